@@ -142,11 +142,12 @@ class Daemon:
         until(is_at_rest, timeout_s, "the daemon to come to rest", poll_s=1.0)
 
     def compiled(self, timeout_s: float = COMPILED_S) -> None:
-        """Wait until planning runs compiled: a child compiles once a job was asked for."""
+        """Wait until planning runs compiled, and no child compiles what is needed later."""
 
         def is_compiled() -> bool:
             self.process.require_alive()
-            return "planning runs compiled" in self.process.log.read_text(errors="replace")
+            told = self.process.log.read_text(errors="replace")
+            return "planning runs compiled" in told and "all kernels are compiled" in told
 
         until(is_compiled, timeout_s, "placement to run compiled", poll_s=0.5)
 

@@ -30,7 +30,7 @@ from tests.fleet.engines import CPUS, IMAGE
 CONNECTIONS = 32
 OFFERED_PER_S = 200.0
 #: Connections that cancel, beside those that submit.
-CANCELLERS = 4
+CANCELLERS = 16
 FILLER_S = 7200
 SEED = 7
 

@@ -80,7 +80,8 @@ class Audit:
         self._waiting: deque[AuditRow] = deque()
         self._held: list[AuditRow] = []  # the thread's, until they are written
         self._lost = 0
-        self._is_due = self._is_closed = False
+        self._is_due = self._must_follow = self._is_closed = False
+        self._done: asyncio.Future[None] | None = None  # of the flush that was asked for last
         self._failed_s: float | None = None  # when writing last failed; None: it works
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="audit")
         self._connection: sqlite3.Connection | None = None
@@ -143,19 +144,23 @@ class Audit:
             self._lost += 1
         else:
             self._waiting.append(row)
-        self.follow()
+        self._flush_later()
 
     def follow(self) -> None:
-        """Have what is new written soon; it waits for nothing."""
+        """Have what is new written soon, acts of the daemon too; it waits for nothing."""
+        self._must_follow = True
+        self._flush_later()
+
+    def _flush_later(self) -> None:
         if not self._is_due and not self._is_closed:
             self._is_due = True
-            self._thread.submit(self._flush_soon)
+            loop = asyncio.get_running_loop()
+            self._done = loop.run_in_executor(self._thread, self._flush_soon)
 
     async def written(self) -> None:
         """Return once what was noted is written, or has not been for ``WRITTEN_S``."""
-        if not self._is_closed:
-            done = asyncio.get_running_loop().run_in_executor(self._thread, _nothing)
-            await asyncio.wait((done,), timeout=WRITTEN_S)
+        if self._done is not None and not self._is_closed:
+            await asyncio.wait((self._done,), timeout=WRITTEN_S)
 
     async def rows(
         self, after: int, since_us: int, who: str, limit: int, about: str = ""
@@ -214,15 +219,17 @@ class Audit:
         """Write what waits, but not at once again where that failed."""
         self._is_due = False
         if self._failed_s is None or time.monotonic() - self._failed_s > RETRY_S:
-            self._flush()
+            self._flush(with_acts=self._must_follow)
 
-    def _flush(self) -> None:
+    def _flush(self, *, with_acts: bool = True) -> None:
         """Write what waits, and the acts until now; what cannot be written waits on."""
-        while self._write():
+        while self._write(with_acts=with_acts):
             pass
 
-    def _write(self) -> bool:
+    def _write(self, *, with_acts: bool) -> bool:
         """Write what waits and a page of acts; return whether there may be more of them."""
+        if with_acts:
+            self._must_follow = False
         while self._waiting:
             self._held.append(self._waiting.popleft())
         lost = self._lost
@@ -230,7 +237,8 @@ class Audit:
         try:
             if self._connection is None:
                 self._connect()
-            acts, followed = self._acts(self._followed) if self._acts else ([], self._followed)
+            read = self._acts if with_acts else None
+            acts, followed = read(self._followed) if read else ([], self._followed)
             if not told and followed == self._followed:
                 return False
             rows = sorted([*acts, *told], key=attrgetter("at_us"))
@@ -257,10 +265,6 @@ class Audit:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-
-def _nothing() -> None:
-    """Stand behind all that the thread was to do before."""
 
 
 def _gap(last: AuditRow, count: int) -> AuditRow:

@@ -12,18 +12,16 @@ import asyncio
 import ctypes
 import logging
 import mmap
-import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tenure.cycles.io.tether import Tethered
+from tenure.daemon.children.child import give_way
 
 log = logging.getLogger(__name__)
 
-#: The daemon and its engines come first.
-NICE = 10
 LOOK_S = 0.1
 MODULE = "tenure.daemon.children.kernels"
 #: The library that turns kernels into machine code: 30 to 60 MB of it stay mapped after loading.
@@ -42,6 +40,7 @@ async def ahead(directory: Path, bundles: Sequence[str]) -> None:
     """Have bundles compiled before anybody needs them, in their order; none is loaded."""
     for bundle in bundles:
         await _made(directory, bundle)
+    log.info("all kernels are compiled, or tried")
 
 
 async def load(compiling: Callable[[str], object], directory: Path, bundle: str) -> None:
@@ -113,7 +112,7 @@ def main(argv: list[str]) -> int:
 
     kept = {code_of(PLAIN), code_of((renew,)), code_of(LOCALIZING)}
     directory = Path(argv[1])
-    os.nice(NICE)
+    give_way()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for old in directory.iterdir():
         if old.name not in kept:

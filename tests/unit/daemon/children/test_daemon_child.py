@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -135,3 +137,16 @@ async def test_a_child_that_is_stopped_ends_with_its_question(child: Child) -> N
         with pytest.raises(TimeoutError):
             await ask(child, "echo", 0.1)
         assert await ask(child, "echo", LONG_S) == b"echo\n"
+
+
+def test_a_child_gives_way_in_a_session_of_its_own_too() -> None:
+    """Linux shares the processor out by sessions first (autogroup): the session must be nice."""
+    autogroup = Path("/proc/self/autogroup")
+    if not autogroup.exists():
+        pytest.skip("this kernel knows no autogroup")
+    program = f"from {room.__name__} import give_way; give_way(); print(open('{autogroup}').read())"
+    argv = [sys.executable, "-c", program]
+    told = subprocess.run(
+        argv, cwd=ROOT, start_new_session=True, capture_output=True, text=True, check=True
+    )
+    assert told.stdout.split()[1:] == ["nice", str(room.NICE)]
