@@ -30,7 +30,7 @@ from tenure.api.handlers.top import TopView
 from tenure.api.requests.pages import page_of
 from tenure.api.schemas import queries as q
 from tenure.api.schemas.batches import BatchRequest
-from tenure.api.schemas.containers import ContainerRequest, StopRequest
+from tenure.api.schemas.containers import ContainerRequest, MoveRequest, StopRequest
 from tenure.api.schemas.datasets import ContentQuery, DatasetRequest, FilesQuery
 from tenure.api.schemas.fleet import (
     AcceptTierRequest,
@@ -57,7 +57,7 @@ from tenure.api.views.batches import (
     TaskView,
 )
 from tenure.api.views.containers import ContainerDetail, ContainerView, ProfileView
-from tenure.api.views.cycles import CycleView, RunLine, RunView
+from tenure.api.views.cycles import CycleView, RunLine, RunView, VerdictView
 from tenure.api.views.datasets import (
     BlockView,
     DatasetDetail,
@@ -167,6 +167,7 @@ CONTAINERS = (
     ),
     _change("/v1/containers/{id}/start", containers.start, ContainerDetail),
     _change("/v1/containers/{id}/stop", containers.stop, ContainerDetail, StopRequest),
+    _change("/v1/containers/{id}/move", containers.move, VerdictView, MoveRequest),
     _send("/v1/containers/{id}/logs", containers.logs, q.LogsQuery),
 )
 SERVICES = (

@@ -11,8 +11,9 @@ from tenure.cli import files
 from tenure.cli.options import WAIT_PATIENCE_S, File, Following, States, Tail, Timeout
 from tenure.cli.output import ago, columns, size
 from tenure.cli.verb import Noun, Session, verb
-from tenure.cli.watching import CONTAINER_OVER, goes_on, require_over, wait_until_over
+from tenure.cli.watching import CONTAINER_OVER, goes_on, looks, require_over, wait_until_over
 from tenure.client.client import Client
+from tenure.model.errors import TenureError
 from tenure.model.jsons import Json
 
 app = typer.Typer(help="Containers: run, list, inspect, stop, remove.", no_args_is_help=True)
@@ -41,6 +42,7 @@ MOVES = columns(
     ("RUN", "run_id"),
     ("REASON", lambda m: m["reason"] or m["why"]),
 )
+VERDICT = columns(("CONTAINER", lambda v: v["container"][:12]), "to", ("HOW", "detail"))
 ENDED = columns("name state", ("EXIT", "exit_code"), "reason")
 FIELDS = (
     "id name app image state health restarts reason generation node engine_id incarnation since "
@@ -122,6 +124,35 @@ def stop(session: Session, containers: Refs, *, grace_s: Grace = None) -> int:
     """Stop containers; they keep their place."""
     client = session.client
     return session.each(containers, partial(client.stop_container, grace_s=grace_s), COLUMNS)
+
+
+@verb(app, "move")
+def move(
+    session: Session,
+    container: Ref,
+    node: Annotated[str, typer.Argument(help="Where it is to go.", metavar="NODE")],
+    *,
+    is_dry: Annotated[bool, typer.Option("--dry-run", help="Say how it would move.")] = False,
+    timeout: Timeout = None,
+) -> int:
+    """Move a container to a node, live where it can, and wait until it is there."""
+    client = session.client_with(WAIT_PATIENCE_S)
+    plan = client.move_container(container, node, is_dry=is_dry)
+    if is_dry:
+        session.out.rows([plan], VERDICT, key="container")
+        return 0
+    session.out.note(f"{container} moves to {node}: {plan['detail']}")
+    found: Json = {"moves": []}
+    with goes_on(session.out, f"it goes on; tenure container inspect {container} shows it"):
+        for _ in looks(timeout):
+            found = client.container(container)
+            ours = [one for one in found["moves"] if one["id"] == plan["migration"]]
+            if not ours or ours[0]["is_over"]:
+                break
+    session.out.rows(ours, MOVES)
+    if not all(one["is_over"] for one in ours):
+        raise TenureError(f"{container} is not on {node} yet", code="timeout")
+    return int(found["node"] != node)
 
 
 @verb(app, "rm")

@@ -297,6 +297,11 @@ class Client(Calls):
         body = {} if grace_s is None else {"grace_s": grace_s}
         return self._call("POST", f"/v1/containers/{part_of(ref)}/stop", body)
 
+    def move_container(self, ref: str, node: str, *, is_dry: bool = False) -> Json:
+        """Have a container move to a node, or say how it would; returns how, and the move's id."""
+        body = {"node": node, "dry_run": is_dry}
+        return self._call("POST", f"/v1/containers/{part_of(ref)}/move", body)
+
     def remove_container(self, ref: str, *, grace_s: int | None = None) -> Json:
         """Stop and remove a container."""
         path = f"/v1/containers/{part_of(ref)}{query_of({'grace_s': grace_s})}"

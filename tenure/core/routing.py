@@ -23,7 +23,7 @@ from tenure.core.jobs import executor_inputs, jobs, queue, slow_decisions
 from tenure.core.lifecycle import adopt, clock_steps, cycle_runs, drain, nodes, restore, retention
 from tenure.core.nodes import capacity_probes, power
 from tenure.core.services import deployments, requests
-from tenure.core.services.migration import migrations, move_records
+from tenure.core.services.migration import admission, migrations, move_records
 from tenure.core.services.services import SERVICES
 from tenure.core.state.context import Context
 from tenure.core.state.owned import Owned
@@ -52,6 +52,7 @@ from tenure.model.events import (
     FenceNode,
     GuardSeen,
     HarvestReported,
+    MoveService,
     NodeConnected,
     NodeListed,
     NodeLost,
@@ -235,6 +236,7 @@ HANDLERS: dict[type[Event], Callable[[Context, Any], None]] = {
     DiscardOrphans: orphans.discard,
     CreateService: requests.create,
     ChangeService: requests.change,
+    MoveService: admission.ask,
     ApplyDeployment: deployments.apply,
     ChangeDeployment: deployments.change,
     ScheduleNode: nodes.schedule,

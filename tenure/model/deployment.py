@@ -85,7 +85,8 @@ class Member:
     ``revision`` is what its container is of, or is to be where it is being replaced. The next one
     begins at ``retry_us`` at the earliest, after ``tries`` that did not last; ``ready_us`` is since
     when it is ready (0: it is not), ``note`` what was wrong until it is. ``home`` is the node that
-    has the files of its last container ("": none has any).
+    has the files of its last container ("": none has any). ``is_barred``: amid an update no node
+    could ever take the next one.
     """
 
     number: int
@@ -96,6 +97,7 @@ class Member:
     ready_us: int = 0
     note: str = ""
     home: str = ""
+    is_barred: bool = False
 
 
 @dataclass(frozen=True, slots=True)

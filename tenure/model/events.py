@@ -308,6 +308,17 @@ class ChangeService(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MoveService(Command):
+    """Have a container go to a node, or if dry say how it would. Replies the ``Verdict``."""
+
+    record: ClassVar[tuple[str, str]] = ("services", "container")
+
+    container: str
+    node: str
+    is_dry: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyDeployment(Command):
     """Have so many containers of a template. Replies the ``Deployment``, or its plan if dry."""
 

@@ -233,6 +233,7 @@ NEEDS: dict[str, Need] = {
     "DELETE /v1/uploads/{id}": SUBMIT,
     # the fleet itself
     "PATCH /v1/nodes/{name}": OPERATE,
+    "POST /v1/containers/{id}/move": OPERATE,
     "POST /v1/nodes/{name}/drain": OPERATE,
     "DELETE /v1/nodes/{name}/drain": OPERATE,
     "POST /v1/nodes/{name}/power": OPERATE,

@@ -242,6 +242,24 @@ def test_container_stop_start_rm_logs(tenure: Tenure, server: Server, container:
     assert tenure("container", "inspect", "web-1").code == 1
 
 
+def test_container_move_by_hand(tenure: Tenure, container: str) -> None:
+    at = tenure("container", "inspect", container, "--json").json["node"]
+    other = next(name for name in ("n1", "n2", "n3", "n4") if name != at)
+    asked = tenure("container", "move", "web-1", other, "--dry-run")
+    assert asked.code == 0
+    assert other in asked.out
+    assert "not live" in asked.out
+    assert tenure("container", "inspect", "web-1", "--json").json["moves"] == []
+    same = tenure("container", "move", "web-1", at)
+    assert (same.code, same.out) == (1, "")
+    assert f"container web-1 is on node {at} already" in same.err
+    begun = tenure("container", "move", "web-1", other, "--timeout", "0")
+    (move,) = tenure("container", "inspect", "web-1", "--json").json["moves"]
+    assert (move["source"], move["target"], move["run_id"]) == (at, other, "")
+    assert f"web-1 moves to {other}" in begun.err
+    assert begun.code == int(not move["is_over"])
+
+
 def test_cycle_ls_runs_inspect(tenure: Tenure, server: Server) -> None:
     assert "every 300s" in tenure("cycle", "ls").out
     asked = tenure("cycle", "run", "promote", "--dry-run", "--json").json

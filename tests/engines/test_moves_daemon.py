@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,8 +20,8 @@ from tenure.engines.http.transport import Timeouts, Transport
 from tenure.engines.moves import leftovers
 from tenure.engines.moves.images import Images, inspect, kept_over
 from tenure.model.document import words
-from tenure.model.errors import NotFound
-from testbed import check, docker_api
+from tenure.model.errors import Conflict, NotFound
+from testbed import bounded, check, docker_api
 from tests.faults.drained import IMAGE, NODES, Pair, paired
 from tests.faults.tenured import until
 
@@ -137,6 +138,32 @@ def test_a_count_in_memory_goes_on_through_two_live_moves(emptied: Pair) -> None
     assert emptied.tenured.client.container(key)["name"] == "counter"  # by the first id
     assert emptied.copies("b") == {}
     assert inspected(emptied, "a", "counter")["HostConfig"]["RestartPolicy"]["Name"] == "always"
+
+
+MOVE_COUNTER = ("container", "move", "counter", "b", "--timeout", "60")
+
+
+def test_a_person_moves_one_by_hand_live(emptied: Pair) -> None:
+    begin(emptied, "counter", COUNT)
+    client = emptied.tenured.client
+    plan = client.move_container("counter", "b", is_dry=True)
+    assert (plan["to"], plan["code"], plan["detail"], plan["migration"]) == (
+        *("b", "accepted", "live", ""),
+    )
+    assert moves(emptied, "counter") == []
+    until(lambda: len(said(emptied, "a", "counter")) > 3, 20, "it to count")
+    program = "from tenure.cli.main import main; main()"
+    host = emptied.tenured.config["listen"][0]
+    asked = bounded.run(
+        [sys.executable, "-c", program, "--host", host, "--json", *MOVE_COUNTER], text=True
+    )
+    (told,) = json.loads(asked.stdout)
+    assert (told["target"], told["step"], told["kind"]) == ("b", "done", "live")
+    assert is_at(emptied, "counter", "b")
+    until(lambda: said(emptied, "b", "counter"), 20, "it to go on")
+    assert said(emptied, "b", "counter")[0] > 3
+    with pytest.raises(Conflict, match="is on node b already"):
+        client.move_container("counter", "b")
 
 
 def test_files_come_along_live_and_deletions_too(emptied: Pair) -> None:

@@ -18,6 +18,7 @@ from tenure.model.events import (
     CreateService,
     DrainNode,
     FenceNode,
+    MoveService,
     PowerNode,
     ScheduleNode,
     SubmitBatch,
@@ -219,8 +220,22 @@ class Clients:
             )
         )
 
+    def move_one(self, dice: Random) -> None:
+        """Move any container to any node, or ask how that would be."""
+        if self.services:
+            key, node = dice.choice(sorted(self.services.values())), self._any_node(dice)
+            is_dry = dice.random() < 0.2
+            self._order(
+                lambda at_us, request: MoveService(
+                    at_us=at_us, request=request, container=key, node=node, is_dry=is_dry
+                )
+            )
+
+    def _any_node(self, dice: Random) -> str:
+        return dice.choice(sorted(self._shell.around.machines))
+
     def _node(self) -> str:
-        return self._random.choice(sorted(self._shell.around.machines))
+        return self._any_node(self._random)
 
     def _schedule(self) -> None:
         self.schedule(self._node(), self._random.choice(("yes", "yes", "cordoned")))
@@ -233,7 +248,7 @@ class Clients:
 
     def empty(self, random: Random) -> None:
         """Drain a node, look what a drain would do, cancel one, or begin or end a maintenance."""
-        node = random.choice(sorted(self._shell.around.machines))
+        node = self._any_node(random)
         act = random.choice(("drain", "drain", "drain", "dry", "cancel", "maintenance"))
         if act == "cancel":
             self.cancel_drain(node)

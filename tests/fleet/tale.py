@@ -31,6 +31,7 @@ from tenure.model.events import (
     EffectEnded,
     Event,
     FenceNode,
+    MoveService,
     NodeConnected,
     NodeListed,
     NodeLost,
@@ -83,7 +84,9 @@ def _told_command(event: Command, name: str) -> str:
         words = f"{event.container[:8]} {event.name} {event.request_resources.cpu_m}m"
     elif isinstance(event, ChangeService):
         words = f"{event.verb} {event.container[:8]}"
-    elif isinstance(event, ScheduleNode | PowerNode | DrainNode | FenceNode | CancelDrain):
+    elif isinstance(
+        event, ScheduleNode | PowerNode | DrainNode | FenceNode | CancelDrain | MoveService
+    ):
         words = f"{event.node} {_told_order(event)}"
     elif isinstance(event, ClaimRun):
         words = f"{event.cycle} {event.run_id}"
@@ -95,6 +98,8 @@ def _told_command(event: Command, name: str) -> str:
 
 def _told_order(event: Command) -> str:
     """Return what is to become of a node."""
+    if isinstance(event, MoveService):
+        return f"takes {event.container[:8]}"
     if isinstance(event, ScheduleNode):
         return f"{event.to} maintenance={event.is_in_maintenance}"
     if isinstance(event, DrainNode):

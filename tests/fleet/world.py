@@ -170,6 +170,7 @@ class World:
         for _ in range(self.random.choice((0, 0, 1, 2))):
             self.timeline.at(self._sometime_us(), self._stranger)
         self._plan_drains()
+        self._plan_moves()
         self._plan_blows()
         self._plan_shutdowns()
 
@@ -185,6 +186,13 @@ class World:
         for _ in range(dice.choice((0, 0, 0, 0, 3, 8))):
             at_us = START_US + dice.randrange(2 * US, self.span_us)
             self.timeline.at(at_us, partial(self.clients.empty, dice))
+
+    def _plan_moves(self) -> None:
+        """In every third run somebody moves containers by hand, by dice of its own."""
+        dice = Random(f"moves by hand {self.seed}")
+        for _ in range(dice.choice((0, 0, 0, 0, 4, 12))):
+            at_us = START_US + dice.randrange(2 * US, self.span_us)
+            self.timeline.at(at_us, partial(self.clients.move_one, dice))
 
     def _plan_batches(self) -> None:
         """In every second run people submit batches, by dice of its own, and cancel some."""

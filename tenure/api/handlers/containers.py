@@ -16,6 +16,7 @@ from tenure.api.requests.call import Call
 from tenure.api.requests.pages import Listing, page
 from tenure.api.schemas.containers import (
     ContainerRequest,
+    MoveRequest,
     StopRequest,
     TenureOptions,
     container_options,
@@ -25,11 +26,12 @@ from tenure.api.schemas.containers import (
 from tenure.api.schemas.fields import constraints_of, raise_faults
 from tenure.api.schemas.queries import ContainersQuery, LogsQuery, RemoveQuery
 from tenure.api.views.containers import ContainerView, container_detail
+from tenure.api.views.cycles import VerdictView
 from tenure.api.views.render import render
 from tenure.model.container import ContainerState, Service
 from tenure.model.deployment import Template
 from tenure.model.errors import FieldError
-from tenure.model.events import ChangeService, CreateService
+from tenure.model.events import ChangeService, CreateService, MoveService
 from tenure.model.jsons import Json
 from tenure.model.units import seconds_to_us
 
@@ -124,6 +126,16 @@ async def start(call: Call) -> web.Response:
 async def stop(call: Call) -> web.Response:
     """Stop a running container."""
     return await _change(call, "stop", call.body_as(StopRequest).grace_s)
+
+
+async def move(call: Call) -> web.Response:
+    """Move a container to a node, as a cycle would, or say how."""
+    body: MoveRequest = call.body_as(MoveRequest)
+    service = lookup.container(call.backend.tables, call.part("id"))
+    node = lookup.node(call.backend.tables, body.node)
+    common = call.command(changes=service)
+    command = MoveService(container=service.id, node=node.name, is_dry=body.dry_run, **common)
+    return call.json(render(VerdictView, await call.ask(command)))
 
 
 async def remove(call: Call) -> web.Response:

@@ -122,6 +122,15 @@ class StopRequest(Strict):
     grace_s: Grace | None = None
 
 
+class MoveRequest(Strict):
+    """Where a container is to go; ``dry_run`` says how it would, and does nothing."""
+
+    model_config = examples({"node": "n2", "dry_run": True})
+
+    node: Name
+    dry_run: bool = False
+
+
 def docker_body(document: Json) -> Json:
     """Return Docker's part of a submitted document, untouched."""
     return {key: value for key, value in document.items() if key not in ("name", "tenure")}

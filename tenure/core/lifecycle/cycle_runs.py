@@ -241,13 +241,12 @@ def _verdicts(ctx: Context, batch: _Batch, moves: tuple[Move, ...]) -> tuple[Ver
             found.append(Verdict(move.container, move.target, veto.code, detail=veto.advice))
             continue
         service = ctx.tables.services[move.container]
-        choice = choice_of(ctx, service, move.target)
+        told = choice_of(ctx, service, move.target).told
         need = room.need_of(ctx, service, batch.spec.target)
         reserved[move.target] = reserved.get(move.target, Resources()) + need
         key = f"{batch.run.id}#{number}" if batch.is_act else ""
         if key:
             _accept(ctx, key, batch, move)
-        told = f"{choice.method}; {choice.why}" if choice.why else choice.method
         found.append(Verdict(move.container, move.target, "accepted", key, told))
     return tuple(found)
 

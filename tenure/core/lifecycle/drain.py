@@ -50,8 +50,6 @@ GREET_US = 3 * US
 #: The first wait after a failed move; it doubles with every failure, up to 2**5 times.
 RETRY_US = 5 * US
 MAX_DOUBLINGS = 5
-#: A move that has not begun, or whose target is not ready, after this long is planned anew.
-MOVE_US = 600 * US
 #: Blockers told in one event; more are in the drain's report.
 MAX_TOLD = 50
 
@@ -278,7 +276,7 @@ def _queue(ctx: Context, drain: Drain, planned: PlannedMove) -> Drain:
         run_id=drain.id,
         target=planned.target,
         generation=planned.generation,
-        expires_us=ctx.now_us + MOVE_US + target.spec.power.timeout_us,
+        expires_us=ctx.now_us + admission.WITHIN_US + target.spec.power.timeout_us,
     )
     return ctx.put_drain(replace(drain, next_move=drain.next_move + 1))
 

@@ -24,7 +24,7 @@ from tenure.core.state import quotas
 from tenure.core.state.context import Context
 from tenure.core.state.indexes import held_by_container
 from tenure.model.container import ContainerState, Service
-from tenure.model.deployment import Deployment, DeploymentPlan, Member, Revision, Template
+from tenure.model.deployment import Deployment, DeploymentPlan, Member, Phase, Revision, Template
 from tenure.model.errors import Problem
 from tenure.model.events import ApplyDeployment, ChangeDeployment, Command, CreateService
 from tenure.model.job import Constraint
@@ -298,8 +298,10 @@ def _made(ctx: Context, row: Deployment, member: Member) -> Member:
     made = over or made
     if isinstance(made, Service):
         requests.accept(ctx, made)
-        return replace(member, container=made.id, revision=revision.number)
+        return replace(member, container=made.id, revision=revision.number, is_barred=False)
     member = replace(again(ctx, member, None), note=made.detail)
+    if made.code == "never_fits" and row.phase is Phase.UPDATING:
+        member = replace(member, revision=revision.number, is_barred=True)
     ctx.arm(member.retry_us, MACHINE, row.name)
     return member
 
@@ -313,9 +315,11 @@ def _at_home(
         return made
     there = Constraint("name", "==", (node.name,))
     limits = (*command.constraints, there)
-    return requests.made_of(
-        ctx, replace(command, constraints=limits, generation=node.spec.generation)
-    )
+    generation = node.spec.generation
+    made = requests.made_of(ctx, replace(command, constraints=limits, generation=generation))
+    if isinstance(made, Service):
+        return made
+    return replace(made, detail=f"its files are on node {node.name}, but {made.detail}")
 
 
 def create_command(ctx: Context, row: Deployment, template: Template, number: int) -> CreateService:

@@ -70,7 +70,7 @@ def returned(row: Deployment, failure: str) -> Deployment:
 
 
 def _begun(row: Deployment, phase: Phase) -> Deployment:
-    fresh = tuple(replace(member, tries=0, retry_us=0) for member in row.members)
+    fresh = tuple(replace(member, tries=0, retry_us=0, is_barred=False) for member in row.members)
     return replace(row, phase=phase, members=fresh)
 
 
@@ -80,8 +80,8 @@ def judged(ctx: Context, row: Deployment) -> Deployment:
         return row
     for member in row.members if row.phase is Phase.UPDATING else ():
         service = ctx.tables.services.get(member.container)
-        why = "" if service is None or member.revision != row.revision.number else _ill(service)
-        if why:
+        why = member.note if member.is_barred else "" if service is None else _ill(service)
+        if why and member.revision == row.revision.number:
             reason = f"{row.container_name(member.number)}: {why}"
             number = row.revision.number
             ctx.publish("service.update_failed", row.name, revision=number, reason=reason)

@@ -10,10 +10,12 @@ from dataclasses import replace
 from tenure.core.capacity import ledger, room
 from tenure.core.nodes import power
 from tenure.core.services.migration import eligibility
+from tenure.core.services.migration.eligibility import AT_REST
 from tenure.core.services.migration.move_records import MACHINE, choice_of, is_blocked, put, to_next
 from tenure.core.services.migration.move_vetoes import (
     GO_VETOES,
     LEAVE_VETOES,
+    PASSING,
     Asks,
     Going,
     Leaving,
@@ -23,7 +25,9 @@ from tenure.core.state.context import Context
 from tenure.core.state.owned import Owned
 from tenure.core.state.vetoes import Reason
 from tenure.model.container import ContainerState, Migration, Service, Step
-from tenure.model.node import Power
+from tenure.model.events import MoveService
+from tenure.model.node import Node, Power
+from tenure.model.plan import Verdict
 from tenure.model.units import HOUR_US, US, iso
 
 #: A container that may move live alone is not tried for so long after a refusal, twice that after
@@ -34,6 +38,8 @@ MAX_LIVE_DOUBLINGS = 4
 NO_LIVE = 400
 """Characters of an engine's refusal that are kept."""
 RETRY_US = 2 * US
+#: A move that nobody could begin for so long is given up; booting its target counts besides.
+WITHIN_US = 600 * US
 
 
 class Arming(Owned):
@@ -85,6 +91,45 @@ def queue(  # noqa: PLR0913 - a move is these things
         method=move.method,
         why=move.why,
     )
+
+
+def ask(ctx: Context, command: MoveService) -> None:
+    """Have a container go to the node that a person names, as soon as budgets allow."""
+    service, node = ctx.tables.services.get(command.container), ctx.tables.nodes.get(command.node)
+    if service is None or service.state is ContainerState.REMOVED:
+        ctx.refuse(command, "not_found", f"no container {command.container}", status=404)
+        return
+    if node is None:
+        ctx.refuse(command, "not_found", f"no node {command.node}", status=404, field="node")
+        return
+    veto = _forbidden(ctx, service, node)
+    if veto is not None:
+        ctx.refuse(command, veto.code, f"container {service.name} {veto.advice}", status=409)
+        return
+    key = "" if command.is_dry else f"by-hand@{ctx.now_us}#{service.id}"
+    choice = choice_of(ctx, service, node.name)
+    if key:
+        queue(
+            ctx,
+            service,
+            key=key,
+            run_id="",
+            target=node.name,
+            generation=node.spec.generation,
+            expires_us=ctx.now_us + WITHIN_US + node.spec.power.timeout_us,
+        )
+    ctx.reply(command, Verdict(service.id, node.name, "accepted", key, choice.told))
+
+
+def _forbidden(ctx: Context, service: Service, node: Node) -> Reason | None:
+    """Return why a container may not go to the node that a person names."""
+    if service.state not in (*PASSING, *AT_REST, ContainerState.RUNNING):
+        return Reason("wrong_state", f"is {service.state.value}, on no node yet")
+    if service.node == node.name:
+        return Reason("same_node", f"is on node {node.name} already")
+    leaving = Leaving(service, service.node, service.incarnation, service.state)
+    veto = LEAVE_VETOES.first(Asks.HAND, ctx, leaving)
+    return veto or GO_VETOES.first(Asks.HAND, ctx, Going(service, node))
 
 
 def refuse(ctx: Context, move: Migration, reason: str) -> None:

@@ -40,6 +40,11 @@ class Choice:
             return self.kind
         return "start-first" if self.is_start_first else "stop-first"
 
+    @property
+    def told(self) -> str:
+        """Return the method, and why it is no better one."""
+        return f"{self.method}; {self.why}" if self.why else self.method
+
 
 def choose(service: Service, source: Node | None, target: Node | None, best: str) -> Choice:
     """Return how ``service`` moves from ``source`` to ``target``, either unknown as None.

@@ -38,10 +38,13 @@ PASSING = {
 
 
 class Asks(Flag):
-    """Who asks: a drain, dry or not; a cycle's plan that is submitted; a move that begins."""
+    """Who asks: a drain, dry or not; a cycle's plan that is submitted; a person who names the node;
+    a move that begins.
+    """
 
     DRAIN = auto()
     CYCLE = auto()
+    HAND = auto()
     BEGIN = auto()
 
 
@@ -101,7 +104,7 @@ def _stays(code: str, text: str, holds: Callable[[Service], bool]) -> Veto[Leavi
     def forbids(ctx: Context, move: Leaving) -> bool | Reason:
         return holds(move.service) and replace(no_kind(move.service, text), code=code)
 
-    return Veto(code, text, Asks.DRAIN | Asks.CYCLE, forbids)
+    return Veto(code, text, Asks.DRAIN | Asks.CYCLE | Asks.HAND, forbids)
 
 
 def _is_cut_off(ctx: Context, move: Leaving) -> bool | Reason:
@@ -182,6 +185,8 @@ def _lacks_room(ctx: Context, move: Going) -> bool | Reason:
 
 
 _PLANNED = Asks.CYCLE | Asks.BEGIN
+_ASKED = Asks.DRAIN | Asks.HAND
+_TOLD = _PLANNED | Asks.HAND
 #: May it leave its node, in this order.
 LEAVE_VETOES: VetoTable[Leaving] = VetoTable(
     Asks,
@@ -191,17 +196,17 @@ LEAVE_VETOES: VetoTable[Leaving] = VetoTable(
         Asks.BEGIN,
         lambda ctx, move: ctx.now_us >= move.expires_us,
     ),
-    Veto("passing", "is being created, started, stopped or removed", Asks.DRAIN, _is_passing),
+    Veto("passing", "is being created, started, stopped or removed", _ASKED, _is_passing),
     Veto("not_running", "does not run any more", _PLANNED, _is_other_state),
     Veto(
         "moving",
         "is to be moved already",
-        Asks.CYCLE,
+        Asks.CYCLE | Asks.HAND,
         lambda ctx, move: ctx.move_of(move.service.id) is not None,
     ),
     Veto("changed", "is another copy, or elsewhere", _PLANNED, _is_another),
     *(_stays(*row) for row in eligibility.NEVER),
-    Veto("unreachable", "is on a node that does not answer", Asks.DRAIN, _is_cut_off),
+    Veto("unreachable", "is on a node that does not answer", _ASKED, _is_cut_off),
     # nobody could end the source: it would run beside the target
     Veto(
         "source_unreachable",
@@ -210,9 +215,9 @@ LEAVE_VETOES: VetoTable[Leaving] = VetoTable(
         lambda ctx, move: not ctx.is_reachable(move.source),
     ),
     # a late start could revive the source beside the target
-    Veto("unsure", "had a call that may still happen", Asks.DRAIN, _is_unconfirmed),
+    Veto("unsure", "had a call that may still happen", _ASKED, _is_unconfirmed),
     Veto("unsure", "may be started late", _PLANNED, _may_start_late),
-    Veto("unsure", "has an older copy that may run", Asks.DRAIN | _PLANNED, _has_older_copy),
+    Veto("unsure", "has an older copy that may run", _ASKED | _PLANNED, _has_older_copy),
     Veto("retrying", "could not be moved a moment ago", Asks.DRAIN, _has_failed),
 )
 #: May it go to a node, in this order.
@@ -220,7 +225,7 @@ GO_VETOES: VetoTable[Going] = VetoTable(
     Asks,
     Veto("wrong_generation", "is of no generation of the cycle", Asks.CYCLE, _is_of_other_cycle),
     Veto("cooldown", "was moved a moment ago", Asks.CYCLE, _is_cooling),
-    Veto("filter", "meets a filter of the node: its state, image or ports", _PLANNED, _is_filtered),
-    Veto("not_movable", "has no kind of move open to it", _PLANNED, _has_no_kind),
-    Veto("no_room", "finds too little room there", _PLANNED, _lacks_room),
+    Veto("filter", "meets a filter of the node: its state, image or ports", _TOLD, _is_filtered),
+    Veto("not_movable", "has no kind of move open to it", _TOLD, _has_no_kind),
+    Veto("no_room", "finds too little room there", _TOLD, _lacks_room),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 from tenure.core.lifecycle.drain import Looks
 from tenure.core.state.params import Params
@@ -12,6 +13,7 @@ from tenure.model.container import Step
 from tenure.model.drain import DrainState
 from tenure.model.events import (
     ChangeService,
+    MoveService,
     ScheduleNode,
     UsageObserved,
 )
@@ -215,3 +217,30 @@ def test_what_a_drain_does_says_so() -> None:
     assert ("migration.queued", run, "drain") in told
     assert ("migration.done", run, None) in told
     assert ("node.drained", run, run) in told
+
+
+def test_a_person_moves_a_container_by_the_same_table() -> None:
+    drained = with_two(HostConfig=PUBLISHED)
+    one = next(iter(drained.bench.tables.services.values()))
+
+    def move(to: str, *, is_dry: bool = False) -> Any:
+        words = {"container": one.id, "node": to, "is_dry": is_dry}
+        return drained.ask(MoveService(at_us=0, request=f"{to}{is_dry}", **words))
+
+    assert move("b", is_dry=True).code == "accepted"
+    assert drained.moves == []
+    assert move("b").migration
+    (begun,) = drained.moves
+    assert (begun.target, begun.run_id, begun.method) == ("b", "", "stop-first")
+    assert move("b").code == "moving"
+    drained.finish(begun)
+    assert drained.bench.tables.services[one.id].node == "b"
+    assert move("b").code == "same_node"
+    assert move("none").status == 404
+    # what was moved a moment ago is left by cycles, not by people
+    assert move(HOST, is_dry=True).code == "accepted"
+    drained.bench.say(ScheduleNode(at_us=0, request="s", node=HOST, to="cordoned"))
+    refused = move(HOST)
+    assert (refused.code, refused.status) == ("cordoned", 409)
+    drained.bench.store(replace(drained.bench.tables.services[one.id], migrate="never"))
+    assert move(HOST).code == "never_migrate"

@@ -52,10 +52,11 @@ class Site(Bench):
         return replies[0].value
 
     def apply(self, replicas: int = 3, *, is_dry: bool = False, **more: Any) -> Any:
-        """Have a service of so many; ``more`` are parts of its body, or its rollout or owner."""
+        """Have a service of so many; ``more`` are of its body or template."""
         rollout = more.pop("rollout", Rollout())
         owner = more.pop("owner", Owner())
-        template = Template("web", {"Image": IMAGE} | more, SMALL)
+        constraints = more.pop("constraints", ())
+        template = Template("web", {"Image": IMAGE} | more, SMALL, constraints=constraints)
         fields: dict[str, Any] = {"template": template, "rollout": rollout, "is_dry": is_dry}
         return self.ask(
             ApplyDeployment(

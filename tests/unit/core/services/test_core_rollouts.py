@@ -11,6 +11,7 @@ from tenure.model.deployment import MAX_REVISIONS, DeploymentPlan, Phase, Rollou
 from tenure.model.events import (
     ApplyDeployment,
 )
+from tenure.model.job import Constraint
 from tenure.model.units import US
 from tests.unit.core.bench import IMAGE, SMALL, shown
 
@@ -172,3 +173,21 @@ def test_what_can_never_fit_is_refused() -> None:
     )
     assert told.code == "unknown_generation"
     assert not len(bench.tables.deployments)
+
+
+def test_an_update_that_bars_the_node_of_its_files_is_undone() -> None:
+    """Law L5: it waited for a place without end."""
+    bench = Site("a", "b")
+    data = {"Binds": ["data:/data"]}
+    bench.apply(1, HostConfig=data)
+    home = bench.of(1).node
+    elsewhere = (Constraint("name", "!=", (home,)),)
+    bench.apply(1, HostConfig=data, Cmd=["new"], constraints=elsewhere)
+    bench.wait(60)
+    assert bench.row.phase is Phase.STEADY
+    assert f"its files are on node {home}" in bench.row.failure
+    assert (bench.of(1).node, bench.running()) == (home, names(1))
+    assert "Cmd" not in bench.of(1).body
+    bench.apply(1, HostConfig=data, Cmd=["newer"])
+    bench.wait(60)
+    assert (bench.row.phase, bench.of(1).body["Cmd"]) == (Phase.STEADY, ["newer"])

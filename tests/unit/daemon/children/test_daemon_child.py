@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from tenure.daemon.children import child as room
 from tenure.daemon.children.child import Child, ChildEnded
+from testbed import bounded
 from tests.faults.tenured import kill
 from tests.frozen import freeze, frozen_group
 
@@ -146,7 +146,5 @@ def test_a_child_gives_way_in_a_session_of_its_own_too() -> None:
         pytest.skip("this kernel knows no autogroup")
     program = f"from {room.__name__} import give_way; give_way(); print(open('{autogroup}').read())"
     argv = [sys.executable, "-c", program]
-    told = subprocess.run(
-        argv, cwd=ROOT, start_new_session=True, capture_output=True, text=True, check=True
-    )
+    told = bounded.run(argv, cwd=ROOT, start_new_session=True, text=True, check=True)
     assert told.stdout.split()[1:] == ["nice", str(room.NICE)]
