@@ -101,7 +101,18 @@ def placed_on(store: SimStore, changes: Changes) -> set[str]:
     for move in changes.records.get("migrations", {}).values():
         if move is not None and move.step is not Step.QUEUED and move.started_us == at_us:
             found.add(move.target)
-    return found - _resumed(changes) - {""}
+    return found - _resumed(changes) - _condemned(store, changes) - {""}
+
+
+def _condemned(store: SimStore, changes: Changes) -> set[str]:
+    """Return nodes where an idle service is being removed: its engine may revive it until then.
+
+    What was placed in the same transaction may have come first, when it took no room.
+    """
+    tombstones = (t for t in changes.records.get("tombstones", {}).values() if t is not None)
+    before: dict[str, Service] = store.table("services")
+    old = ((t, before.get(t.owner)) for t in tombstones if t.may_run)
+    return {t.node for t, s in old if s is not None and s.node == t.node and s.state in IDLE}
 
 
 def _resumed(changes: Changes) -> set[str]:
