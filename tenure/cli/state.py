@@ -40,7 +40,7 @@ def add_verbs(verbs: Any) -> None:
     check = verbs.add_parser("check", help="check the state, or a backup, and show what it holds")
     check.add_argument("file", type=Path, nargs="?", help="a backup (default: the state itself)")
     discard = verbs.add_parser("discard", help="give up what is set aside; no daemon may run")
-    discard.add_argument("id", help="the job, batch or container, as `tenured check` names it")
+    discard.add_argument("id", help="what it is set aside of, as `tenured check` names it")
     discard.add_argument("--gone", action="store_true", help="its container runs nowhere any more")
     works = ((backup, _backup), (back, _restore), (check, _check), (discard, _discard))
     for parser, work in works:

@@ -19,8 +19,8 @@ class Damaged:
 class Aside:
     """A record that is set aside: a damaged one, or a whole one that goes with it.
 
-    ``root`` is the job, batch or container that it is part of, else its own key. ``body`` is its
-    text once it is set aside.
+    ``root`` is the job, batch or container that it is part of, else ``kind/key`` of its own.
+    ``body`` is its text once it is set aside.
     """
 
     kind: str

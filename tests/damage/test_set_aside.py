@@ -17,6 +17,7 @@ from tenure.core.state.tables import KINDS
 from tenure.model.aside import Aside, Damaged
 from tenure.model.container import ContainerState
 from tenure.model.deployment import Deployment, Member, Revision, Rollout, Template
+from tenure.model.estimate import AppRuns
 from tenure.store.codec import Codec
 from tenure.store.errors import StoreDamaged
 from tests.damage.fleets import SEEDS, Fleet, fleet_of, plain, write
@@ -185,6 +186,33 @@ def test_a_number_of_a_service_is_given_up_only_where_its_container_is_gone(
     lost = [Aside("deployments", "web", "web", "it is not what was written")]
     found, _ = set_aside.from_backup(lost, records, {**records, "services": again})
     assert [(m.number, m.container) for m in found["deployments"]["web"].members] == [(1, "f" * 64)]
+
+
+def test_what_is_set_aside_alone_is_given_up_alone(
+    tmp_path: Path, config: Path, fleets: list[Fleet], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A service and what was learned of an app are both called web."""
+    records = fleets[2].records
+    one = min(records["services"].values(), key=lambda row: row.id)
+    first = (Revision(1, Template("web", one.body, one.request)),)
+    web = Deployment("web", 0, Rollout(), first, 1)
+    rows = {"apps": {"web": AppRuns("web")}, "deployments": {"web": web}}
+    shutil.rmtree(tmp_path / "state")
+    (tmp_path / "state").mkdir(mode=0o700)
+    write(tmp_path / "state", Fleet(records | rows, fleets[2].events))
+    path, backup = tmp_path / "state" / "state.db", tmp_path / "backup"
+    assert run(config, capsys, "backup", str(backup))[0] == 0
+    for kind in rows:
+        hurt(config, kind, "web")
+    start(path)[1].close()
+    assert "set aside: apps web of apps/web: " in run(config, capsys, "check")[1]
+    assert run(config, capsys, "discard", "apps/web")[0] == 0
+    assert run(config, capsys, "restore", str(backup), "--only", "deployments/web")[0] == 0
+    state, store = start(path)
+    store.close()
+    assert state.quarantined == {}
+    assert "web" in state.tables.deployments
+    assert "web" not in state.tables.apps
 
 
 def test_damage_of_what_all_else_stands_on_refuses_the_start(

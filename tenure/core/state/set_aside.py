@@ -111,7 +111,8 @@ def spread(wrong: Sequence[Damaged], records: Records) -> tuple[list[Aside], lis
             refused.append(f"{row.kind} {row.key} (whose it is is in doubt)")
             continue
         families |= {root: f"{rule.word} {row.key}" for root in roots}
-        root = roots[0] if roots else row.key
+        # alone: an app and a service may both be called web
+        root = roots[0] if roots else f"{row.kind}/{row.key}"
         found.append(Aside(row.kind, row.key, root, f"{row.why}: {rule.why}"))
     known = {(one.kind, one.key) for one in found}
     found += [one for one in _rest(families, records) if (one.kind, one.key) not in known]
