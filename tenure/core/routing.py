@@ -110,6 +110,8 @@ WHERE_ROOM_CHANGED: tuple[tuple[Pass, ...], ...] = (
     (drain.review_all, migrations.review_all, cycle_runs.settle, capacity_probes.serve),
     (power.review_idle, nodes.retire, prefetching.hold, batches.settle, prefetching.settle),
 )
+#: So many of those whose effects a start takes as ended unknown are named by its event.
+NAMED = 200
 #: After a start, in this order: nodes before what runs on them, plans last.
 AT_START: tuple[Pass, ...] = (
     power.rearm,
@@ -134,11 +136,14 @@ AT_START: tuple[Pass, ...] = (
 def _started(ctx: Context, event: Started) -> None:
     """Take every effect that was open when the daemon ended as ended unknown, then go on."""
     clock_steps.resumed(ctx, event)
-    ctx.publish("daemon.started", "tenured")
+    effects = dict(ctx.tables.effects.items())
+    owners = [(one.owner.partition(":")[2], one.kind) for one in effects.values()]
+    told = dict(owners[:NAMED])
+    ctx.publish("daemon.started", "tenured", unknown=told, unnamed=len(owners[NAMED:]))
     for (kind, key), why in ctx.quarantined.items():
         ctx.publish("record.quarantined", key, record=kind, reason=why)
     _forget_reach(ctx)
-    for key in list(dict(ctx.tables.effects.items())):
+    for key in effects:
         _end(ctx, key, Unknown("the daemon restarted"))
     restore.begin(ctx)
     ctx.serve_again(MACHINE)  # what waits may wait for nothing that is still to come

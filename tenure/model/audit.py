@@ -58,7 +58,8 @@ ACTORS: Mapping[str, str] = {
         (
             *("node.draining", "node.drained", "node.drain_cancelled", "node.drain_timed_out"),
             *("state.restored", "state.settled", "executor.adopted", "container.adopted"),
-            *("daemon.started", "record.quarantined", "copy.blocked"),
+            *("daemon.started", "clock.stepped", "clock.unsure"),
+            *("record.quarantined", "copy.blocked"),
         ),
         "daemon",
     ),

@@ -31,6 +31,7 @@ NOTED = {"output.removed", "token.expired", "configuration.reloaded"}
         ("node.drained", "n1", {"run": "drain:n1@7"}, "drain n1", "drain:n1@7"),
         ("run.enacting", "up@5", {"cycle": "up", "cause": "r-4"}, "cycle up", "r-4"),
         ("history.forgotten", "tenured", {"jobs": 3}, "retention", ""),
+        ("clock.unsure", "tenured", {"by_s": 9}, "daemon", ""),
     ],
 )
 def test_who_acts(act: str, subject: str, data: dict[str, str], who: str, cause: str) -> None:

@@ -96,6 +96,18 @@ def test_nothing_is_sent_to_an_engine_that_is_away_and_all_of_it_later() -> None
     assert create.name == "tenure-j-0-1"
 
 
+def test_a_restart_names_whose_effects_it_takes_for_unknown() -> None:
+    bench = Bench(node("a"))
+    bench.connect("a")
+    bench.submit("j")
+    bench.end(bench.open("create"), Done("c1"))
+    bench.restart()
+    bench.restart()
+    told = [one.data for one in bench.public if one.type == "daemon.started"][-2:]
+    assert [one["unknown"] for one in told] == [{"j/0": "start"}, {}]
+    assert told[0]["unnamed"] == 0
+
+
 def test_a_start_that_was_refused_may_have_happened() -> None:
     """The next attempt waits until the copy is gone: no executor runs twice."""
     bench = Bench(node("a"))
