@@ -47,12 +47,12 @@ def _begin(back_s: float) -> str:
 
 def _text(row: Json) -> str:
     at = datetime.fromisoformat(row["at"]).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    code = f" {row['code']}" if row["code"] else ""
     if row["act"]:
         told = [f"{name}={value}" for name, value in row["detail"].items() if value not in ("", [])]
-        return " ".join([f"{at} {row['act']} {row['who']}: {row['subject']}", *told])
+        return " ".join([f"{at}{code} {row['act']} {row['who']}: {row['subject']}", *told])
     who = f"{row['who'] or '-'} ({row['role'] or 'nobody known'})"
     made = "" if row["subject"] in row["path"] else f" {row['subject']}"
-    code = f" {row['code']}" if row["code"] else ""
     asked = f"{row['method']} {row['path']}{made}"
     origin = row["origin"] or "-"
     return f"{at} {row['status'] or 'cut'}{code} {who} from {origin}: {asked} cause={row['cause']}"

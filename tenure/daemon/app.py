@@ -45,7 +45,7 @@ from tenure.daemon.events.garbage import spare_records, undisturbed
 from tenure.daemon.events.held import HeldTimes
 from tenure.daemon.events.interpreter import Interpreter
 from tenure.daemon.events.loop import CoreLoop, EventMaker
-from tenure.daemon.firststart import STATE, open_tokens, require_usable
+from tenure.daemon.firststart import STATE, open_tokens, require_root, require_usable
 from tenure.daemon.notify import Notifier
 from tenure.daemon.openfiles import affordable
 from tenure.daemon.reloading import Reload, loaded
@@ -164,6 +164,7 @@ class Daemon:
         self.audit = await asyncio.to_thread(
             Audit.open, settings.state_dir / AUDIT, settings.api.audit_keep_us, acts
         )
+        self._require_root()
         self.stats = await open_stats(settings)
         self.uses = await UseStore.open(settings.state_dir / "uses.db")
         self.loop = CoreLoop(self.state, self.store, self.clock, self._carry_out)
@@ -233,6 +234,9 @@ class Daemon:
             work = kernels.ahead(self._kernels, self._bundles())
             self._spawn(work, "kernels ahead", is_finite=True)
         self._spawn(self.rhythm.run(), "rhythm")
+
+    def _require_root(self) -> None:
+        require_root(self.store, self.audit, self._settings.token_file, self.clock.now_us())
 
     async def _decide(self) -> None:
         """Take in the restart, then all else; on a full disk that waits, and the API serves."""
@@ -306,6 +310,7 @@ class Daemon:
             permits,
             self.listeners,
             partial(end_streams_of, app),
+            self._require_root,
         )
         self._signals()  # who reads that we are ready may end us in order
         self._tell_ready(settings.state_dir / READY_FILE)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tenure.config.settings import Settings
 from tenure.config.token import ensure_token
-from tenure.daemon.access.tokens import EMPTY, FILE, ROOT, WORKER, Tokens
+from tenure.daemon.access.tokens import EMPTY, FILE, ROOT, WORKER, Tokens, digest_of
+from tenure.model.audit import act_row
 from tenure.model.errors import InvalidInput
 from tenure.model.roles import Role
+from tenure.store.audit import Audit
 from tenure.store.contents import is_blank
 from tenure.store.errors import StoreUnavailable
 from tenure.store.store import Store
@@ -23,6 +25,8 @@ TRACES = ("token", "tokens.json", "stats.db", "uses.db", "audit.db", "influx.db"
 FOLDERS = ("uploads", "outputs")
 #: What the history of the state calls a file of tokens.
 TOKENS, MISSING = "tokens", "tokens_missing"
+#: What it calls a root token, of whose digest it has so many digits: nobody guesses by these.
+ROOT_SUM, SUM_DIGITS = "root_token", 8
 REMEDY = (
     f"put it back; to begin without, write {EMPTY} into tokens.json, or a new root token "
     "(openssl rand -hex 32) into its file, of mode 600"
@@ -66,6 +70,37 @@ def require_tokens(store: Store, files: Sequence[Path]) -> None:
     for path in files:
         if str(path) in known and not path.exists():
             raise InvalidInput(f"{path} is gone, and with it who may ask; {REMEDY}", code=MISSING)
+
+
+def require_root(store: Store, audit: Audit, path: Path, now_us: int) -> None:
+    """Have the state know the root token, and the audit tell of one that it does not know.
+
+    Raises InvalidInput for one that differs from a known one by a bit or a character at its end:
+    the disk or memory did that, not a person.
+    """
+    token = ensure_token(path, may_make=False).encode()
+    known, fresh = store.notes(ROOT_SUM), digest_of(token)[:SUM_DIGITS]
+    if fresh in known:
+        return
+    if any(digest_of(one)[:SUM_DIGITS] in known for one in _near(token)):
+        told = f"{path} is damaged: one bit of it is not what was written; write the token again, "
+        raise InvalidInput(f"{told}or a new one (openssl rand -hex 32)", code="token_damaged")
+    if known:
+        log.warning("%s holds another root token than before", path)
+        audit.note(act_row(now_us, "token.replaced", ROOT, {}))
+    try:
+        store.note(ROOT_SUM, fresh)
+    except StoreUnavailable as error:
+        log.error("the root token is not noted: %s", error.detail)
+
+
+def _near(token: bytes) -> Iterator[bytes]:
+    """Yield what a token may have been before a bit of its file flipped."""
+    for place, byte in enumerate(token):
+        for bit in range(8):
+            yield token[:place] + bytes((byte ^ 1 << bit,)) + token[place + 1 :]
+    yield token[:-1]  # of the end of the line
+    yield from (token + bytes((byte,)) for byte in range(33, 127))
 
 
 def note_tokens(store: Store, files: Sequence[Path]) -> None:

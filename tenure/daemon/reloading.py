@@ -29,7 +29,8 @@ log = logging.getLogger(__name__)
 class Reload:
     """The parts that a reload reaches; a faulty file leaves each as it is.
 
-    ``end_streams`` is called for a token that was replaced.
+    ``end_streams`` is called for a token that was replaced, ``require_root`` for a root token that
+    is to be taken over: it raises InvalidInput for one that is damaged.
     """
 
     token_file: Path
@@ -39,6 +40,7 @@ class Reload:
     permits: Permits
     listeners: Listeners
     end_streams: Callable[[str], None]
+    require_root: Callable[[], None]
 
     def certificates(self) -> str:
         """Have new connections to the API judged by what the files of ``tls`` hold by now.
@@ -60,6 +62,7 @@ class Reload:
         """Take over the root token; return what is wrong with that or the others, "": nothing."""
         try:
             fresh = ensure_token(self.token_file, may_make=False)
+            self.require_root()
             if self.tokens.build_in(ROOT, Role.ADMIN, fresh):
                 self.end_streams(ROOT)
             if not self.tokens.is_stored:

@@ -66,6 +66,7 @@ ACTORS: Mapping[str, str] = {
     "history.forgotten": "retention",
     "output.removed": "retention",
     "token.expired": "policy tokens",
+    "token.replaced": "configuration",
     "configuration.reloaded": "SIGHUP",
 }
 

@@ -17,13 +17,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tenure.model.audit import AuditRow
 from tenure.store.connection import connect_writer, create_private
 from tenure.store.errors import StoreUnavailable, is_damage
+from tenure.store.sums import sum_of
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -38,6 +40,10 @@ RETRY_S = 1.0
 MAX_ROWS = 2_000_000
 #: Rows that one statement removes: nobody waits for it for long.
 PRUNE_ROWS = 20_000
+#: The code of a row that is not what was written: a bit of it flipped on the disk.
+DAMAGED = "damaged"
+#: No time is as late, some 2,000 years from now.
+MAX_US = 1 << 56
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS audit (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -56,12 +62,14 @@ CREATE TABLE IF NOT EXISTS audit (
 #: Rows of an older file are without.
 _ADDED = {"act": "TEXT NOT NULL DEFAULT ''", "cause": "TEXT NOT NULL DEFAULT ''"}
 _ADDED["detail"] = "TEXT NOT NULL DEFAULT '{}'"
+_ADDED["crc"] = "INTEGER"
 #: The number of the last event whose acts are here.
 _FOLLOWED = "CREATE TABLE IF NOT EXISTS followed (id INTEGER PRIMARY KEY CHECK (id = 1), event)"
 _FOLLOW = "INSERT OR REPLACE INTO followed VALUES (1, ?)"
 _NAMES = "at_us, kind, who, role, origin, method, path, subject, status, code, act, cause, detail"
-_INSERT = f"INSERT INTO audit ({_NAMES}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_SELECT = f"""SELECT {_NAMES}, seq FROM audit WHERE seq > :after AND at_us >= :since
+_MARKS = ", ".join("?" * len(_NAMES.split(",")))
+_INSERT = f"INSERT INTO audit ({_NAMES}, crc) VALUES ({_MARKS}, ?)"
+_SELECT = f"""SELECT {_NAMES}, seq, crc FROM audit WHERE seq > :after AND at_us >= :since
     AND (:who = '' OR who = :who OR substr(who, 1, length(:who) + 1) = :who || ' ')
     AND (:about = '' OR cause = :about OR subject = :about OR instr(detail, :quoted) > 0)
     ORDER BY seq LIMIT :limit"""
@@ -121,6 +129,7 @@ class Audit:
     def _connect(self) -> None:
         create_private(self._path)
         connection = connect_writer(self._path)
+        connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         try:
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(_SCHEMA)
@@ -176,7 +185,7 @@ class Audit:
 
         def read(connection: sqlite3.Connection) -> list[AuditRow]:
             self._flush()
-            return [AuditRow(*row) for row in connection.execute(_SELECT, words)]
+            return [_read(row) for row in connection.execute(_SELECT, words)]
 
         return await self._run(read)
 
@@ -244,7 +253,8 @@ class Audit:
             rows = sorted([*acts, *told], key=attrgetter("at_us"))
             with self._require_open() as connection:
                 connection.execute("BEGIN IMMEDIATE")
-                connection.executemany(_INSERT, [astuple(row)[:-1] for row in rows])
+                plain = [astuple(row)[:-1] for row in rows]
+                connection.executemany(_INSERT, [(*row, sum_of(*row)) for row in plain])
                 connection.execute(_FOLLOW, (followed,))
         except (sqlite3.Error, OSError) as error:
             self._failed(error)
@@ -265,6 +275,17 @@ class Audit:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _read(row: tuple[Any, ...]) -> AuditRow:
+    """Return a row, which says so where it is not what was written; older ones have no sum."""
+    *told, seq, crc = row
+    if crc is None or crc == sum_of(*told):
+        return AuditRow(*row[:-1])
+    at_us, status = (one if isinstance(one, int) and 0 <= one < MAX_US else 0 for one in told[::8])
+    words: list[Any] = [str(one) for one in told]
+    made = (at_us, *words[1:8], status, DAMAGED, *words[10:12], "{}", seq)
+    return AuditRow(*made)
 
 
 def _gap(last: AuditRow, count: int) -> AuditRow:

@@ -22,6 +22,7 @@ from tenure.store.codec import Codec
 from tenure.store.errors import StoreDamaged
 from tests.damage.fleets import SEEDS, Fleet, fleet_of, plain, write
 from tests.damage.test_damaged_state import start
+from tests.fleet.store import Records
 
 FAMILIES = tuple(kind for kind, rule in set_aside.RULES.items() if rule.has_family)
 
@@ -196,7 +197,7 @@ def test_what_is_set_aside_alone_is_given_up_alone(
     one = min(records["services"].values(), key=lambda row: row.id)
     first = (Revision(1, Template("web", one.body, one.request)),)
     web = Deployment("web", 0, Rollout(), first, 1)
-    rows = {"apps": {"web": AppRuns("web")}, "deployments": {"web": web}}
+    rows: Records = {"apps": {"web": AppRuns("web")}, "deployments": {"web": web}}
     shutil.rmtree(tmp_path / "state")
     (tmp_path / "state").mkdir(mode=0o700)
     write(tmp_path / "state", Fleet(records | rows, fleets[2].events))

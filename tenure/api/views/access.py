@@ -39,9 +39,10 @@ class AuditView(TypedDict):
     ``kind`` is that of ``who``: token, certificate, peer, act; empty: nobody known.
 
     ``origin`` is an address or a user's id, ``subject`` what was made or changed. ``status`` 0: the
-    caller went before the answer; ``code`` is that of a refusal, ``not_recorded`` of a gap.
-    ``act`` is what the daemon did, ``detail`` the data of its event, ``cause`` the request, drain
-    or run that it comes from; of a request its own id.
+    caller went before the answer; ``code`` is that of a refusal, ``not_recorded`` of a gap,
+    ``damaged`` of a row that is not what was written. ``act`` is what the daemon did, ``detail``
+    the data of its event, ``cause`` the request, drain or run that it comes from; of a request its
+    own id.
     """
 
     seq: int

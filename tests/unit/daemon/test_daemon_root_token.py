@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tenure.client.client import Client
+from tenure.client.target import Target
 from testbed.daemon import DaemonProcess
 from testbed.errors import TestbedError
 
@@ -64,6 +66,36 @@ def test_a_root_token_that_is_replaced_takes_its_streams_along(
             assert time.monotonic() - begun < WAIT_S, "the stream goes on"
     assert status_of(port, before) == 401
     assert status_of(port, "the-root-token-after") == 200
+
+
+@pytest.mark.parametrize("place", [0, 20, -2, -1])
+def test_a_root_token_with_a_flipped_bit_is_damaged_and_another_one_is_told(
+    daemon: DaemonProcess, tmp_path: Path, place: int
+) -> None:
+    file = tmp_path / "state" / "token"
+    before = bytearray(file.read_bytes())
+    wrong = bytearray(before)
+    wrong[place] ^= 0x40 if place == -1 else 1  # the end of the line becomes a letter
+    file.write_bytes(wrong)
+    port = int(daemon.addresses[0].rsplit(":", 1)[1])
+    daemon.signal(signal.SIGHUP)
+    deadline = time.monotonic() + WAIT_S
+    while "token is damaged" not in daemon.log.read_text():
+        assert time.monotonic() < deadline, daemon.tail()
+        time.sleep(0.05)
+    assert status_of(port, before.decode().strip()) == 200
+    assert daemon.stop() == 0
+    with pytest.raises(TestbedError, match="token is damaged"):
+        daemon.start()
+    file.write_text("the-root-token-after\n")
+    daemon.start()
+    port = int(daemon.addresses[0].rsplit(":", 1)[1])
+    client = Client(Target(host="127.0.0.1", port=port, token="the-root-token-after"))
+    acts = [row["who"] for row in client.audit() if row["act"] == "token.replaced"]
+    assert acts == ["configuration"]
+    assert daemon.stop() == 0
+    daemon.start()  # and it is known from now on
+    assert daemon.log.read_text().count("another root token than before") == 1
 
 
 @pytest.mark.parametrize("name", ["token", "tokens.json"])

@@ -15,7 +15,7 @@ from tenure.model.container import ContainerState, Step
 from tenure.model.plan import RunState
 
 #: What the daemon records of itself, beside its public events.
-NOTED = {"output.removed", "token.expired", "configuration.reloaded"}
+NOTED = {"output.removed", "token.expired", "token.replaced", "configuration.reloaded"}
 
 
 @pytest.mark.parametrize(

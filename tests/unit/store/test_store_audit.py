@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import stat
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,6 +68,34 @@ def test_rows_are_found_by_number_time_and_name(tmp_path: Path) -> None:
     assert kept(path, who="' OR 1=1 --") == []
     two = with_audit(path, lambda audit: audit.rows(0, 0, "", 2))
     assert [row.seq for row in two] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("who", "bnn"), ("who", b"\xff\xfe"), ("at_us", 1 << 62), ("status", None), ("detail", "")],
+)
+def test_a_row_that_is_not_what_was_written_says_so(
+    tmp_path: Path, column: str, value: object
+) -> None:
+    path = tmp_path / FILE
+    noted(path, ROW, ROW)
+    with closing(sqlite3.connect(path)) as db, db:
+        (schema,) = db.execute("SELECT sql FROM sqlite_schema WHERE name = 'audit'").fetchone()
+        db.execute("PRAGMA writable_schema = ON")  # what a bit of a page can do, SQL may not
+        db.execute(
+            "UPDATE sqlite_schema SET sql = ? WHERE name = 'audit'",
+            (schema.replace("NOT NULL", ""),),
+        )
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(f"UPDATE audit SET {column} = ? WHERE seq = 2", (value,))
+    whole, wrong = kept(path)
+    assert whole == replace(ROW, seq=1)
+    assert (wrong.code, wrong.seq, wrong.detail) == ("damaged", 2, "{}")
+    assert (wrong.at_us, wrong.status) == (
+        0 if column == "at_us" else ROW.at_us,
+        0 if column == "status" else ROW.status,
+    )
+    assert json.dumps(astuple(wrong))
 
 
 def test_what_was_noted_a_moment_ago_is_read(tmp_path: Path) -> None:
