@@ -26,11 +26,12 @@ def _of(name: str, text: Callable[[int], str] = str) -> Callable[[Json], str]:
 
 COLUMNS = columns(
     "name",
-    *((name.upper(), _of(name)) for name in ("jobs", "containers", "batches", "tasks")),
+    *((name.upper(), _of(name)) for name in ("jobs", "containers", "batches", "tasks", "services")),
     ("CPUS", _of("cpus", lambda cpus: f"{cpus:g}")),
     ("MEMORY", _of("memory_bytes", size)),
     ("DATASETS", _of("dataset_bytes", size)),
     ("OUTPUTS", _of("output_bytes", size)),
+    ("UPLOADS", _of("upload_bytes", size)),
 )
 NAMESPACES = Noun(app, COLUMNS, key="name")
 NAMESPACES.listing("ls", Client.namespaces, "List the namespaces: what is held / the quota.")

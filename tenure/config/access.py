@@ -188,6 +188,7 @@ class NamespaceSection(Section):
     containers: Count | None = stated(None, "Containers.", shown="any")
     batches: Count | None = stated(None, "Batches that are not over.", shown="any")
     tasks: Count | None = stated(None, "Tasks of batches that are not over.", shown="any")
+    services: Count | None = stated(None, "Services, of any number of containers.", shown="any")
     cpu_m: KeptCpus | None = stated(
         None,
         "Cores that jobs and containers ask for, also while they wait.",
@@ -198,13 +199,19 @@ class NamespaceSection(Section):
         None, "Memory that they ask for.", key="memory", shown="any"
     )
     dataset_bytes: KeptSize | None = stated(
-        None, "All copies of its datasets.", key="datasets", shown="any"
+        None,
+        "All copies of its datasets; also those that a `prefetch` asks for, when it does.",
+        key="datasets",
+        shown="any",
     )
     output_bytes: KeptSize | None = stated(
         None,
         "What its batches have put out, kept for seven days: no batch is accepted beyond it.",
         key="outputs",
         shown="any",
+    )
+    upload_bytes: KeptSize | None = stated(
+        None, "Its open uploads, on the daemon's disk.", key="uploads", shown="any"
     )
     policy: PolicySection | None = stated(
         None,

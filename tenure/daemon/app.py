@@ -29,6 +29,7 @@ from tenure.config.certificates import server_context
 from tenure.config.reach import SSH_FOLDER
 from tenure.config.settings import Settings
 from tenure.core.fleet import FleetState
+from tenure.core.state.quotas import upload_objection
 from tenure.core.state.set_aside import spread
 from tenure.core.state.tables import KINDS
 from tenure.daemon.access.access import Access
@@ -185,13 +186,11 @@ class Daemon:
         self.hands = Hands(ctx, ports)
         self.interpreter = Interpreter(self.hands, put)
         self._cuts = Cuts(settings.batches.input_dirs)
+        room = settings.datasets.upload_bytes, settings.datasets.upload_expire_us
         self._uploads = uploads.Uploads(
-            uploads.UploadParams(
-                settings.state_dir / "uploads",
-                settings.datasets.upload_bytes,
-                settings.datasets.upload_expire_us,
-            ),
+            uploads.UploadParams(settings.state_dir / "uploads", *room),
             self.clock.now_us,
+            lambda *asked: self.state.read(upload_objection, *asked),
         )
         self.sampler = self._sampler()
         self.rhythm = Rhythm(ctx, self._rhythm_ports(put))

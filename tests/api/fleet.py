@@ -435,7 +435,7 @@ class CoreBackend:
         return self.profiles
 
     def namespaces(self) -> list[NamespaceView]:
-        return self.state.read(views.namespaces)
+        return self.state.read(views.namespaces, self._uploads.held())
 
     def cycles(self) -> Sequence[CycleState]:
         return [CycleState(spec, self.now_us() + 60 * US) for spec in CYCLES]

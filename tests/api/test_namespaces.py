@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tenure.core.state.quotas import upload_objection
 from tenure.daemon.answers.uploads import UploadParams, Uploads
 from tenure.model.accesspolicy import AccessPolicy, Permits
 from tenure.model.quota import Quota
@@ -177,7 +178,9 @@ def test_secrets_are_shown_within_their_namespace(server: Server, texts: dict[st
 @pytest.fixture
 def bounded(folder: Path) -> Iterator[Server]:
     """A server on which team-a may hold one job, and mount a folder."""
-    make = partial(CoreBackend, quotas={"team-a": Quota(jobs=1, memory_bytes=1 << 30)})
+    make = partial(
+        CoreBackend, quotas={"team-a": Quota(jobs=1, memory_bytes=1 << 30, upload_bytes=12_000)}
+    )
     within = {"team-a": AccessPolicy(binds=("/srv/a",))}
     running = Server(folder, make, permits=Permits(within=within))
     try:
@@ -206,6 +209,31 @@ def test_what_is_more_than_the_quota_is_refused_and_told(bounded: Server) -> Non
     assert (rows["team-a"]["held"]["jobs"], rows["team-a"]["quota"]["jobs"]) == (1, 1)
     assert rows["team-a"]["held"]["cpus"] == JOB["executors"] * JOB["cpus"]
     assert rows["team-b"]["quota"]["jobs"] is None
+
+
+def test_open_uploads_count_in_their_namespace(bounded: Server) -> None:
+    ann, bob = token_of(bounded, "team-a"), token_of(bounded, "team-b")
+    backend = bounded.backend
+    params = UploadParams(bounded.folder / "uploads")
+    backend._uploads = Uploads(
+        params, backend.now_us, lambda *asked: backend.state.read(upload_objection, *asked)
+    )
+
+    def begin(token: str, name: str, size: int) -> Answer:
+        files = [{"name": "a", "size": size}]
+        return ask(bounded, "POST /v1/uploads", token, {"name": name, "files": files})
+
+    made = begin(ann, "data", 10)
+    assert begin(ann, "data", 10).json["id"] == made.json["id"]
+    held = bounded.get("/v1/namespaces").json["items"][0]["held"]["upload_bytes"]
+    assert held > 10, "files take room beside their bytes"
+    refused = begin(ann, "more", 12_000 - held)
+    assert (refused.status, refused.json["code"]) == (403, "quota_exceeded")
+    assert (refused.json["quota"], refused.json["held"]) == ("upload_bytes", held)
+    assert "namespaces.team-a.uploads raised" in refused.json["detail"]
+    assert begin(bob, "more", 12_000).status == 201
+    assert ask(bounded, f"DELETE /v1/uploads/{made.json['id']}", ann).status == 200
+    assert begin(ann, "other", 10).status == 201
 
 
 def test_a_namespace_has_a_policy_of_its_own(bounded: Server) -> None:

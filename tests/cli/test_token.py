@@ -66,7 +66,7 @@ def test_who_has_a_namespace_submits_into_it_and_changes_nothing_else(
     rows = [line.split() for line in tenure("namespace", "ls").lines]
     assert rows[0] == [
         *("NAME", "JOBS", "CONTAINERS", "BATCHES", "TASKS"),
-        *("CPUS", "MEMORY", "DATASETS", "OUTPUTS"),
+        *("SERVICES", "CPUS", "MEMORY", "DATASETS", "OUTPUTS", "UPLOADS"),
     ]
     assert [row[:2] for row in rows[1:]] == [["default", "1"], ["team-a", "1"]]
     refused = tenure("job", "cancel", JOB["name"], *ann)

@@ -63,6 +63,7 @@ def _held(core: FleetState) -> str:
             for one in core.tables.batches.values()
             if not one.is_over
         ),
+        *((one, Amounts(services=1)) for one in core.tables.deployments.values()),
         *((one, held_by_dataset(one.spec)) for one in core.tables.datasets.values()),
         *(
             (one, held_by_container(one.request))

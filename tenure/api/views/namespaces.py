@@ -21,10 +21,12 @@ class HeldView(TypedDict):
     containers: int
     batches: int
     tasks: int
+    services: int
     cpus: Annotated[float, Of("cpu_m", thousandths)]
     memory_bytes: int
     dataset_bytes: int
     output_bytes: int
+    upload_bytes: int
 
 
 class QuotaView(TypedDict):
@@ -34,10 +36,12 @@ class QuotaView(TypedDict):
     containers: int | None
     batches: int | None
     tasks: int | None
+    services: int | None
     cpus: Annotated[float | None, Of("cpu_m", _cores)]
     memory_bytes: int | None
     dataset_bytes: int | None
     output_bytes: int | None
+    upload_bytes: int | None
 
 
 class NamespaceView(TypedDict):

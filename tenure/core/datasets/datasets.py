@@ -21,6 +21,7 @@ from tenure.core.blocks.block_records import (
     put_dataset,
 )
 from tenure.core.datasets import copies, prefetching, splits, tier_room
+from tenure.core.state import quotas
 from tenure.core.state.block_index import Standing
 from tenure.core.state.context import Context
 from tenure.model.dataset import Dataset, DatasetSpec, DatasetState
@@ -334,6 +335,9 @@ def change(ctx: Context, command: ChangeDataset) -> None:
     elif command.verb == "prefetch" and not _has_memory(ctx):
         told = "no node has a memory tier to copy blocks into: name one under nodes[].tiers"
         ctx.refuse(command, "no_tiers", told, status=409)
+        return
+    elif command.verb == "prefetch" and (over := quotas.prefetch_objection(ctx, dataset)):
+        ctx.reply(command, over)
         return
     else:
         _change_own(ctx, command, dataset)

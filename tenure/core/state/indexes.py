@@ -15,6 +15,7 @@ from tenure.core.state.queue_order import Key, WaitingJobs
 from tenure.model.batch import TASK_OVER, Batch, BatchSpec, Task, TaskState
 from tenure.model.container import ContainerState, Migration, Service, Step, Tombstone
 from tenure.model.dataset import Dataset, DatasetSpec
+from tenure.model.deployment import Deployment
 from tenure.model.drain import Drain
 from tenure.model.job import Executor, Job, JobSpec
 from tenure.model.ledger import Interval, Stay
@@ -351,6 +352,7 @@ INDEXED: dict[str, tuple[Derived, ...]] = {
             )
         ),
     ),
+    "deployments": (PerNamespace[Deployment](lambda one: Amounts(services=1), is_fixed=True),),
     "migrations": (
         Held[Migration]("moves", lambda move: not move.is_over),
         Held[Migration]("begun", _begun),

@@ -9,6 +9,7 @@ from collections import Counter
 
 from tenure.core.state.context import Context
 from tenure.core.state.indexes import held_by_container, held_by_dataset, held_by_job
+from tenure.model.dataset import Dataset
 from tenure.model.errors import FieldError, Problem
 from tenure.model.events import ApplyDeployment, Command, CreateService, PutDataset, SubmitJob
 from tenure.model.quota import NOTHING, Amounts, Quota
@@ -32,12 +33,17 @@ def hold(ctx: Context, command: Command) -> bool:
     return problem is None
 
 
-def objection(ctx: Context, owner: Owner, wanted: Amounts) -> Problem | None:
-    """Return why a namespace may not hold this beside what it holds, None if it may."""
+def objection(
+    ctx: Context, owner: Owner, wanted: Amounts, more: Amounts = NOTHING
+) -> Problem | None:
+    """Return why a namespace may not hold this beside what it holds, None if it may.
+
+    ``more`` is what it holds beside what the index counts.
+    """
     quota = ctx.learned.quotas.get(owner.namespace)
     if quota is None or wanted == NOTHING:
         return None
-    held = ctx.index.usage.get(owner.namespace, NOTHING)
+    held = ctx.index.usage.get(owner.namespace, NOTHING).plus(more)
     name = quota.exceeded(held, wanted)
     return None if not name else _problem(owner.namespace, name, quota, held, wanted)
 
@@ -51,6 +57,27 @@ def outputs_objection(ctx: Context, owner: Owner) -> Problem | None:
     if held.output_bytes < quota.output_bytes:
         return None
     return _problem(owner.namespace, "output_bytes", quota, held, NOTHING)
+
+
+def prefetch_objection(ctx: Context, dataset: Dataset) -> Problem | None:
+    """Return why a namespace may have no copy of a dataset in memory beside the others, else None.
+
+    All that its datasets have beyond their ``replicas`` counts, and what was asked for. O(datasets)
+    """
+    asked = {one.dataset for one in ctx.prefetches.courses.values() if one.is_ordered}
+    beyond = 0
+    for one in ctx.tables.datasets.values():
+        if one.owner.namespace == dataset.owner.namespace and one.id != dataset.id:
+            spare = ctx.block_index.stored.get(one.id, 0) - held_by_dataset(one.spec).dataset_bytes
+            beyond += max(0, spare, one.spec.size_bytes if one.id in asked else 0)
+    wanted = Amounts(dataset_bytes=dataset.spec.size_bytes)
+    return objection(ctx, dataset.owner, wanted, Amounts(dataset_bytes=beyond))
+
+
+def upload_objection(ctx: Context, namespace: str, held: int, size: int) -> Problem | None:
+    """Return why a namespace with open uploads may have no more of this size, None if it may."""
+    amounts = Amounts(upload_bytes=size), Amounts(upload_bytes=held)
+    return objection(ctx, Owner(namespace), *amounts)
 
 
 def put_out(ctx: Context) -> Counter[str]:
@@ -73,6 +100,8 @@ def _wanted(ctx: Context, command: Command) -> Amounts:
         return held_by_job(command.spec)
     if isinstance(command, CreateService):
         return held_by_container(command.request_resources)
+    if isinstance(command, ApplyDeployment) and command.name not in ctx.tables.deployments:
+        return Amounts(services=1)
     if isinstance(command, PutDataset) and command.spec.name not in ctx.block_index.names:
         return held_by_dataset(command.spec)
     return NOTHING
@@ -94,7 +123,7 @@ def _unstated(ctx: Context, owner: Owner, asked: Resources) -> Problem | None:
 #: Keys of the configuration that are not called as the amounts.
 _KEYS = {
     **{"cpu_m": "cpus", "memory_bytes": "memory"},
-    **{"dataset_bytes": "datasets", "output_bytes": "outputs"},
+    **{"dataset_bytes": "datasets", "output_bytes": "outputs", "upload_bytes": "uploads"},
 }
 
 

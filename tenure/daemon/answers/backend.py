@@ -344,7 +344,7 @@ class DaemonBackend:
 
     def namespaces(self) -> list[NamespaceView]:
         """Return the namespaces of which something is, or that have a quota."""
-        return self._core.read(views.namespaces)
+        return self._core.read(views.namespaces, self._body.uploads.held())
 
     def cycles(self) -> Sequence[CycleState]:
         """Return the configured cycles with their next due time."""

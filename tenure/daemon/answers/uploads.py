@@ -27,7 +27,16 @@ from tenure.core.state.tables import Tables
 from tenure.daemon.effects.arriving import ArrivingChunk, disk_faults, give_its_time, make_folders
 from tenure.daemon.effects.inputs import listing
 from tenure.model.dataset import DatasetFile, DatasetState
-from tenure.model.errors import Conflict, FieldError, InvalidInput, NotFound, Unavailable
+from tenure.model.errors import (
+    Conflict,
+    FieldError,
+    Forbidden,
+    InvalidInput,
+    NotFound,
+    Problem,
+    Unavailable,
+)
+from tenure.model.roles import NAMESPACE
 from tenure.model.units import HOUR_US, MIB
 from tenure.model.upload import Upload, UploadFile
 
@@ -77,11 +86,21 @@ class _Open:
         self.size_bytes = _charged(self.files, self.folders)
 
 
+#: Why a namespace may have no more: given its name, the bytes of its open uploads, and of another.
+Objection = Callable[[str, int, int], Problem | None]
+
+
 class Uploads:
     """The open uploads. What lies in the folder is looked at when the first is asked for."""
 
-    def __init__(self, params: UploadParams, now_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        params: UploadParams,
+        now_us: Callable[[], int],
+        objection: Objection = lambda *_: None,
+    ) -> None:
         self._params = params
+        self._objection = objection
         self._now_us = now_us
         self._open: dict[str, _Open] = {}
         self._is_loaded = False
@@ -108,8 +127,8 @@ class Uploads:
 
         Another one of the same client and name is given up for it, unless ``require_free`` raises
         for its id. Raises Conflict ``upload_open`` where another client is bringing other files of
-        that name, ``no_room``, ``uploads_off``; Unavailable ``disk_full``; InvalidInput for more
-        than ``MAX_FOLDERS`` folders.
+        that name, ``no_room``, ``uploads_off``; Forbidden ``quota_exceeded``; Unavailable
+        ``disk_full``; InvalidInput for more than ``MAX_FOLDERS`` folders.
         """
         await self._load()
         folders = await asyncio.to_thread(_folders_of, files)
@@ -123,8 +142,10 @@ class Uploads:
                         return self._shown(key)
                     require_free(key)
                     await self._remove(key)
+            size_bytes = _charged(files, folders)
             self._require_few(owner)
-            self._require_room(_charged(files, folders))
+            self._require_quota(_namespace_of(owner), size_bytes)
+            self._require_room(size_bytes)
             key = f"u-{secrets.token_hex(16)}"
             await self._make_folder(key, name, owner, files)
             # not before: who gave it up amid that would leave what is made behind
@@ -156,6 +177,18 @@ class Uploads:
             await asyncio.wait((making,))  # of a caller that was cut off: its thread goes on
             await asyncio.to_thread(_clear, here)
             raise
+
+    def held(self) -> Counter[str]:
+        """Return the bytes that open uploads are charged for, by namespace."""
+        found: Counter[str] = Counter()
+        for one in self._open.values():
+            found[_namespace_of(one.owner)] += one.size_bytes
+        return found
+
+    def _require_quota(self, namespace: str, size_bytes: int) -> None:
+        problem = self._objection(namespace, self.held()[namespace], size_bytes)
+        if problem is not None:
+            raise Forbidden(problem.detail, code=problem.code, extra=problem.extra)
 
     async def listing(self, owner: str | None) -> list[Upload]:
         """Return the open uploads of a client (None: of all), by name."""
@@ -355,6 +388,11 @@ def _folders_of(files: tuple[UploadFile, ...]) -> int:
             found.add(folder)
             folder = folder.rpartition("/")[0]
     return len(found)
+
+
+def _namespace_of(owner: str) -> str:
+    """Return the namespace of who brings an upload, as ``owner_of`` of the API writes it."""
+    return owner.partition(" in ")[2] or NAMESPACE
 
 
 def _charged(files: tuple[UploadFile, ...], folders: int) -> int:

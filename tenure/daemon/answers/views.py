@@ -421,14 +421,17 @@ def aboard(ctx: Context, node: str) -> tuple[list[Executor], list[Service]]:
     return ctx.executors_on(node), ctx.services_on(node)
 
 
-def namespaces(ctx: Context) -> list[NamespaceView]:
-    """Return the namespaces of which something is, or that have a quota."""
+def namespaces(ctx: Context, uploads: Counter[str]) -> list[NamespaceView]:
+    """Return the namespaces of which something is, or that have a quota.
+
+    ``uploads`` are the bytes of open uploads, by namespace.
+    """
     held, bounds, kept = ctx.index.usage, ctx.learned.quotas, quotas.put_out(ctx)
     return [
         namespace_view(
             name,
-            held.get(name, NOTHING)._replace(output_bytes=kept[name]),
+            held.get(name, NOTHING)._replace(output_bytes=kept[name], upload_bytes=uploads[name]),
             bounds.get(name, Quota()),
         )
-        for name in sorted(held.keys() | bounds.keys() | (+kept).keys())
+        for name in sorted(held.keys() | bounds.keys() | (+kept).keys() | uploads.keys())
     ]

@@ -10,14 +10,18 @@ from hypothesis import strategies as st
 
 from tenure.core.jobs import jobs
 from tenure.core.state import quotas
+from tenure.core.state.block_index import BlockIndex
 from tenure.core.state.indexes import Index
 from tenure.core.state.params import Params
 from tenure.model.batch import OUTPUT_KEPT_US, BatchSpec
+from tenure.model.deployment import Rollout, Template
 from tenure.model.effects import PlanBatches, Reply
 from tenure.model.errors import Problem
 from tenure.model.events import (
+    ApplyDeployment,
     CancelBatch,
     CancelJob,
+    ChangeDeployment,
     ChangeService,
     Command,
     Configured,
@@ -87,6 +91,11 @@ class Asker:
             owner=owner,
         )
 
+    def service(self, owner: Owner = TEAM) -> Any:
+        template = Template("web", {"Image": IMAGE}, SMALL)
+        words = {"name": f"s{self.count}", "replicas": 0, "template": template}
+        return self.ask(ApplyDeployment, rollout=Rollout(), owner=owner, **words)
+
     def batch(self, owner: Owner = TEAM, tasks: int = 1) -> Any:
         name = f"b{self.count}"
         spec = BatchSpec(name, (stage(count=tasks),))
@@ -100,6 +109,7 @@ class Asker:
         (Quota(containers=3), Asker.container, 3, "containers"),
         (Quota(batches=1), Asker.batch, 1, "batches"),
         (Quota(tasks=2), Asker.batch, 2, "tasks"),
+        (Quota(services=2), Asker.service, 2, "services"),
         (Quota(cpu_m=1499), Asker.job, 2, "cpu_m"),
         (Quota(cpu_m=1500), Asker.container, 3, "cpu_m"),
         (Quota(memory_bytes=128 * MIB), Asker.job, 2, "memory_bytes"),
@@ -123,19 +133,21 @@ def test_what_is_more_than_the_quota_is_refused(
 
 
 def test_what_is_over_makes_room() -> None:
-    asker = Asker(Quota(jobs=1, containers=1, batches=1))
+    asker = Asker(Quota(jobs=1, containers=1, batches=1, services=1))
     job, one, batch = asker.job(), asker.container(), asker.batch()
-    for submit in (asker.job, asker.container, asker.batch):
+    service, submits = asker.service(), (asker.job, asker.container, asker.batch, asker.service)
+    for submit in submits:
         assert submit().code == "quota_exceeded"
     asker.ask(CancelJob, job=job.id)
     asker.ask(CancelBatch, batch=batch.id)
     asker.ask(ChangeService, container=one.id, verb="remove")
+    asker.ask(ChangeDeployment, name=service.name, verb="remove")
     bench = asker.bench
     while bench.tables.effects:
         bench.end(next(iter(bench.tables.effects.values())))
         bench.listed("n")
     assert asker.held == NOTHING
-    for submit in (asker.job, asker.container, asker.batch):
+    for submit in submits:
         assert not isinstance(submit(), Problem)
 
 
@@ -204,6 +216,26 @@ def test_datasets_count_with_all_their_copies_and_once() -> None:
     shelf.work()
     assert shelf.state_of(Index).usage == {}
     assert not isinstance(shelf.put("more", 2), Problem)
+
+
+def test_a_prefetch_that_is_asked_for_needs_room_for_its_copies() -> None:
+    """And those before it count, while they are still to be made and as long as they lie there."""
+    nodes = (with_tiers("a", "memory", "ssd"), with_tiers("b", "ssd"))
+    shelf = Shelf(*nodes)
+    bounds = {"default": Quota(dataset_bytes=8 * BLOCK)}
+    shelf.say(Configured(at_us=0, nodes=nodes, quotas=bounds))
+    first, second = shelf.put("first", 2), shelf.put("second", 1)
+    shelf.work()
+    for _ in range(2):  # the same again needs no more
+        assert not isinstance(shelf.change("prefetch", first.id), Problem)
+    for _ in range(2):
+        refused = shelf.change("prefetch", second.id)
+        assert (refused.code, refused.extra["held"]) == ("quota_exceeded", 8 * BLOCK)
+        shelf.wait(30)
+    assert shelf.state_of(BlockIndex).stored[first.id] == 6 * BLOCK
+    shelf.change("remove", first.id)
+    shelf.work()
+    assert not isinstance(shelf.change("prefetch", second.id), Problem)
 
 
 @settings(max_examples=60, deadline=None)
