@@ -21,6 +21,7 @@ from tenure.core.state.prefetch_state import Prefetches
 from tenure.model.batch import Batch
 from tenure.model.container import ContainerState, Service, Step
 from tenure.model.dataset import Dataset
+from tenure.model.deployment import Deployment
 from tenure.model.job import ExecutorState, Job
 from tenure.model.node import Power
 from tenure.model.quota import NOTHING, Amounts
@@ -56,7 +57,7 @@ def _moves(core: FleetState) -> str:
 
 def _held(core: FleetState) -> str:
     """Say which namespace does not hold what its records add up to."""
-    rows: list[tuple[Job | Batch | Dataset | Service, Amounts]] = [
+    rows: list[tuple[Job | Batch | Dataset | Deployment | Service, Amounts]] = [
         *((job, held_by_job(job.spec)) for job in core.tables.jobs.values() if not job.is_over),
         *(
             (one, held_by_batch(one.spec))
