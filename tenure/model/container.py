@@ -1,5 +1,7 @@
 """Services: containers submitted to a generation, and their moves (docs/moving-containers.md)."""
 
+import hashlib
+import json
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self
@@ -213,6 +215,11 @@ class Service:
         name, most = self.restart_policy.get("Name"), self.restart_policy.get("MaximumRetryCount")
         is_failed = name == "on-failure" and exit_code != 0 and not 0 < (most or 0) <= restarts
         return name in ("always", "unless-stopped") or is_failed
+
+
+def digest_of(body: dict[str, Any]) -> str:
+    """Return what tells a create body from others."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
 
 
 class Step(StrEnum):

@@ -16,6 +16,9 @@ LABEL_BLOCKS = "tenure.blocks"
 LABEL_CONTAINER = "tenure.container"
 LABEL_INCARNATION = "tenure.incarnation"
 LABEL_GENERATION = "tenure.generation"
+#: Of a container of a replicated service: its name, and the digest of the create body.
+LABEL_SERVICE = "tenure.service"
+LABEL_BODY = "tenure.body"
 #: Of a container that works for tenure on a node and is no work of anybody.
 LABEL_HELPER = "tenure.helper"
 #: Of a task of a batch, beside the labels of an executor: its batch and its stage.

@@ -153,6 +153,23 @@ class NodeSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class OrphanCopy:
+    """A container that is by its labels a number of a service, and of which no record knows.
+
+    ``owner`` and ``turn`` are its container id and incarnation, ``body`` the digest of the create
+    body that it was made of; ``began_us`` is by its engine's clock (0: it never ran).
+    """
+
+    owner: str
+    turn: int
+    name: str
+    engine_id: str
+    body: str
+    is_running: bool
+    began_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """What is known of a node. ``capacity`` is usable capacity: engine or stated, less reserve.
 
@@ -163,7 +180,7 @@ class Node:
     containers are not ours; ``reason`` why it takes no new work, in the words of a person.
     ``is_in_maintenance``: hands are in the machine, so tenure never switches it by itself.
     ``known_us`` is when the configuration first named it (0: not recorded); ``cgroup_driver`` is
-    what its engine says, cgroupfs or systemd.
+    what its engine says, cgroupfs or systemd. ``orphans`` are as the last listing showed them.
     """
 
     spec: NodeSpec
@@ -186,6 +203,7 @@ class Node:
     is_in_maintenance: bool = False
     known_us: int = 0
     cgroup_driver: str = "cgroupfs"
+    orphans: tuple[OrphanCopy, ...] = ()
     version: int = 0
 
     @property

@@ -175,10 +175,15 @@ class Laws:
         return bool(revived) and other in revived and self._is_given_up(owner, turns)
 
     def is_revived(self, one: SimContainer, other: SimContainer) -> bool:
-        """Whether one of two ran again by its engine, or late, though it was given up."""
+        """Whether one of two ran again by its engine, or late, though it was given up.
+
+        Of what a restore has forgotten nobody knows that it was.
+        """
+        if any(self._how.get(c.id) in self.excused or c.id in self.unseen for c in (one, other)):
+            return True
         again = [c for c in (one, other) if self._how.get(c.id) in {"revived", "late"}]
         dead = [c for c in again if self._is_given_up(copy_of(c)[0], {copy_of(c)[1]})]
-        return bool(dead) or any(c.node in self._fenced or c.id in self.unseen for c in again)
+        return bool(dead) or any(c.node in self._fenced for c in again)
 
     # the disk
 
@@ -366,7 +371,11 @@ class Laws:
         return is_ending or is_past or executor.node != node
 
     def _copy_done(self, owner: str, turn: int, node: str) -> bool:
-        service: Service = self.store.table("services")[owner]
+        services = self.store.table("services")
+        service: Service | None = services.get(owner)
+        if service is None:  # unknown after a restore, and its number has another container
+            container = next(c for c in self.alive[owner] if copy_of(c)[1] == turn)
+            return any(one.deployment and one.name == container.name for one in services.values())
         if service.is_removing or (service.node, service.incarnation) != (node, turn):
             return self._no_move_needs(owner, turn)
         if service.state in (ContainerState.STOPPING, ContainerState.FAILED):

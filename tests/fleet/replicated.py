@@ -21,10 +21,12 @@ from tenure.model.deployment import Deployment, Phase, Rollout, Template
 from tenure.model.effects import Reply
 from tenure.model.errors import Problem
 from tenure.model.events import ApplyDeployment, ChangeDeployment, ChangeService, Command
+from tenure.model.facts import LABEL_SERVICE
 from tenure.model.job import Constraint
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
 from tests.fleet.clients import Clients
+from tests.fleet.laws import copy_of
 from tests.fleet.machine import SimContainer
 from tests.fleet.shell import SimShell
 from tests.fleet.story import LawBroken
@@ -40,6 +42,7 @@ ROLLOUTS = (
     Rollout(1, 0, 20 * US),
 )
 NAMES = ("repl", "twin")
+ACTS = ("apply", "apply", "apply", "scale", "rollback", "pause", "resume", "own")
 #: Why a number does not run that nobody starts.
 AT_REST = ("has ended", "was stopped")
 
@@ -64,6 +67,13 @@ class Replicated:
             timeline.at(at_us, partial(self._apply, name))
         for _ in range(dice.choice((2, 6, 12))):
             timeline.at(start_us + dice.randrange(5 * US, span_us), self._meddle)
+
+    def plan_between(self, begin_us: int, end_us: int) -> None:
+        """Have people replace containers from a backup until it is put back."""
+        dice = Random(f"between {begin_us} {end_us}")
+        for _ in range(dice.choice((2, 6, 12))):
+            at_us = dice.randrange(begin_us, end_us + 1)
+            self._shell.around.timeline.at(at_us, partial(self._meddle, ("apply", "own", "own")))
 
     def _table(self, kind: str) -> dict[str, Any]:
         return self._shell.around.store.table(kind)
@@ -105,15 +115,13 @@ class Replicated:
         word = reply.value.code if isinstance(reply.value, Problem) else "done"
         self._shell.around.story.strike(f"service_{word}")
 
-    def _meddle(self) -> None:
+    def _meddle(self, acts: tuple[str, ...] = ACTS) -> None:
         dice = self._dice
         name = dice.choice(NAMES)
         row: Deployment | None = self._table("deployments").get(name)
         if row is None:
             return
-        act = dice.choice(
-            ("apply", "apply", "apply", "scale", "rollback", "pause", "resume", "own")
-        )
+        act = dice.choice(acts)
         if act == "apply":
             self._apply(name)
         elif act == "own":
@@ -169,21 +177,21 @@ class Replicated:
 
     def started(self, container: SimContainer) -> None:
         """L33, when a process begins."""
-        laws, key = self._shell.around.laws, container.labels.get("tenure.container", "")
-        mine: Service | None = self._table("services").get(key)
-        if mine is None or not mine.deployment:
+        laws, (key, _) = self._shell.around.laws, copy_of(container)
+        if LABEL_SERVICE not in container.labels:
             return
         for owner, copies in laws.alive.items():
-            other: Service | None = self._table("services").get(owner)
-            if other is None or owner == key or other.name != mine.name:
-                continue
-            for copy in copies:
-                if copy.is_alive and not laws.is_revived(container, copy):
-                    text = f"{container.id} begins while {copy.id} runs, both {mine.name}"
+            for copy in copies if owner != key else ():
+                is_twin = (copy.name, LABEL_SERVICE in copy.labels) == (container.name, True)
+                if is_twin and copy.is_alive and not laws.is_revived(container, copy):
+                    text = f"{container.id} begins while {copy.id} runs, both {container.name}"
                     raise LawBroken("L33", text)
 
     def on_commit(self, changes: Changes) -> None:
         """L35 and L36 on what a transaction is about to change."""
+        for event in changes.events:
+            if event.type == "container.adopted" and "name" in event.data:
+                self._shell.around.story.strike("number_taken_over")
         for row in changes.records.get("deployments", {}).values():
             for one in row.revisions if row is not None else ():
                 seen = self._seen.setdefault((row.name, row.created_us, one.number), one.template)
@@ -192,9 +200,20 @@ class Replicated:
         for key, new in changes.records.get("services", {}).items():
             old: Service | None = self._table("services").get(key)
             is_taken = new is not None and new.is_removing and key not in self.by_hand
-            is_taken = is_taken and new.state is not S.EXITED  # seen to have ended at this moment
+            # seen to have ended, or asked by a person to stop, at this moment
+            is_taken = is_taken and new.state not in (S.EXITED, S.STOPPING)
+            is_taken = is_taken and self._is_told_right(changes, key)
             if is_taken and old is not None and _is_up(old) and not old.is_removing:
                 self._may_be_taken(changes, old)
+
+    def _is_told_right(self, changes: Changes, key: str) -> bool:
+        """Whether what a record says of what runs is true: after a restore another may run."""
+        if not any(event.type == "state.settled" for event in changes.events):
+            return True
+        alive = self._shell.around.laws.alive
+        mine = {copy.name for copy in alive.get(key, ()) if copy.is_alive}
+        others = (copy for owner in alive if owner != key for copy in alive[owner])
+        return bool(mine) and not any(copy.is_alive and copy.name in mine for copy in others)
 
     def _may_be_taken(self, changes: Changes, old: Service) -> None:
         rows, services = changes.records.get("deployments", {}), changes.records.get("services", {})

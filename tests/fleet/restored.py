@@ -53,6 +53,7 @@ class RestoredWorld(World):
         early, late = sorted(self.random.randrange(self.span_us) for _ in range(2))
         self.timeline.at(START_US + early, self._take)
         self.timeline.at(START_US + late, self._put_back)
+        self.replicated.plan_between(START_US + early, START_US + late)
         return super().run()
 
     def _take(self) -> None:

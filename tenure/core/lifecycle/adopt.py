@@ -20,10 +20,11 @@ from tenure.core.attempts.tasks import TASKS
 from tenure.core.blocks import pins
 from tenure.core.capacity import ledger, room
 from tenure.core.jobs import jobs
+from tenure.core.services import requests, takeovers
 from tenure.core.services.migration import eligibility, move_records
 from tenure.core.services.migration.admission import Arming
 from tenure.core.services.migration.steps import is_committed
-from tenure.core.services.services import LATE_US, SERVICES
+from tenure.core.services.services import LATE_US, SERVICES, SKIPPED_TURNS
 from tenure.core.state.context import Context
 from tenure.core.state.indexes import UNPLACED_SERVICE
 from tenure.core.state.owned import Owned
@@ -37,8 +38,6 @@ from tenure.model.outcome import Done, Outcome, Refused, Unknown
 from tenure.model.units import US
 
 MACHINE = "adopt"
-#: Attempts and incarnations skipped where one is begun anew: more than a forgotten time can hold.
-SKIPPED_TURNS = 1000
 NO_TRACE = "no trace of it was found after the restore"
 RETRY_US = 5 * US
 C = ContainerState
@@ -77,6 +76,7 @@ def all_copies(ctx: Context) -> dict[str, int]:
     tally = Counter({"adopted": 0, "begun_anew": 0, "gone": 0, "unknown": 0})
     for move in ctx.open_moves():
         _close(ctx, move)
+    _numbers(ctx, seen)
     for service in list(ctx.tables.services.values()):
         if service.state not in CONTAINER_OVER and not service.is_removing:
             tally[_service(ctx, service, seen.get(service.id, []))] += 1
@@ -100,6 +100,16 @@ def _by_owner(ctx: Context) -> dict[str, list[Sighting]]:
     for rows in found.values():
         rows.sort(key=lambda row: (row.facts.is_running, row.turn), reverse=True)
     return found
+
+
+def _numbers(ctx: Context, seen: dict[str, list[Sighting]]) -> None:
+    """Give up containers of services whose numbers have newer ones, which are taken over then."""
+    for service in list(ctx.tables.services.values()):
+        other = takeovers.found(ctx, service.name) if service.deployment else None
+        if other is None or service.is_removing or service.state is C.REMOVED:
+            continue
+        if other[1].is_running or not any(c.facts.is_running for c in seen.get(service.id, [])):
+            requests.remove(ctx, service)
 
 
 # jobs

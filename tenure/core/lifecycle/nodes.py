@@ -17,6 +17,7 @@ from tenure.core.capacity import forecasts, ledger, room
 from tenure.core.lifecycle import adopt, drain, restore
 from tenure.core.nodes import power
 from tenure.core.nodes.off_vetoes import OFF_VETOES, Asks
+from tenure.core.services import takeovers
 from tenure.core.services.migration import migrations
 from tenure.core.services.services import SERVICES
 from tenure.core.state.context import Context
@@ -239,11 +240,11 @@ def listed(ctx: Context, event: NodeListed) -> None:
     foreign = _foreign(event, [c for copy, c in copies.items() if record_of(ctx, copy[0])])
     if ctx.meta.is_restoring:
         restore.note(ctx, event.node, copies)
-        _update(ctx, event, foreign)
+        _update(ctx, event, foreign, copies)
         return
     _match(ctx, event.node, copies, event.started_us, is_all=True)
     _orphans(ctx, event.node, copies)
-    _update(ctx, event, foreign)
+    _update(ctx, event, foreign, copies)
     ready(ctx, event.node)
     power.review(ctx, ctx.tables.nodes[event.node])
     power.maybe_off(ctx, ctx.tables.nodes[event.node])
@@ -266,12 +267,15 @@ def _is_agent(facts: ContainerFacts) -> bool:
     return LABEL_AGENT in facts.labels and facts.name == AGENT_NAME
 
 
-def _update(ctx: Context, event: NodeListed, names: list[str]) -> None:
+def _update(
+    ctx: Context, event: NodeListed, names: list[str], copies: dict[Copy, ContainerFacts]
+) -> None:
     node, foreign = ctx.tables.nodes[event.node], len(names)
     ctx.learned.strangers[event.node] = tuple(names[:MAX_STRANGERS])
     images = tuple(sorted(event.images)) or node.images
-    if (node.foreign_running, node.images) != (foreign, images):
-        ctx.put_node(replace(node, foreign_running=foreign, images=images))
+    orphans = takeovers.seen(ctx, copies)
+    if (node.foreign_running, node.images, node.orphans) != (foreign, images, orphans):
+        ctx.put_node(replace(node, foreign_running=foreign, images=images, orphans=orphans))
 
 
 def seen(ctx: Context, event: ContainerSeen) -> None:
@@ -352,14 +356,17 @@ def _match(
 
 
 def _orphans(ctx: Context, node: str, copies: dict[Copy, ContainerFacts]) -> None:
-    """Condemn our containers that no record wants; those of unknown owners are left alone."""
+    """Condemn our containers that no record wants; those of unknown owners are left alone.
+
+    But not where they are a number of a service that has another container by now.
+    """
     known, unknown = ctx.learned.orphans.get(node, frozenset()), set()
     condemned = {(g.owner, g.turn) for g in ctx.tombstones_on(node)}
     for copy, facts in copies.items():
         if copy in condemned or _is_wanted(ctx, node, copy):
             continue
         owner, turn = copy
-        if record_of(ctx, owner) is None:
+        if record_of(ctx, owner) is None and not takeovers.is_surplus(ctx, facts):
             unknown.add(facts.engine_id)
             if facts.engine_id not in known:
                 ctx.publish("container.orphan", facts.engine_id, node=node, name=facts.name)

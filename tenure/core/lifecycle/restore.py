@@ -13,7 +13,7 @@ be switched off is not taken for one that is on, though it answers.
 
 Numbers never repeat. Events and effects are numbered on from the restore's time in microseconds,
 which no numbering can have reached; attempts and incarnations that are begun anew skip
-``adopt.SKIPPED_TURNS``. Owns what the record of the fleet says of a restore.
+``SKIPPED_TURNS``. Owns what the record of the fleet says of a restore.
 """
 
 from __future__ import annotations

@@ -17,17 +17,18 @@ from dataclasses import replace
 
 from tenure.core.attempts import tombstones
 from tenure.core.attempts.attempt import JUDGE_US
-from tenure.core.services import requests, rollouts
+from tenure.core.services import requests, rollouts, takeovers
 from tenure.core.services.migration import eligibility
 from tenure.core.services.services import RETRY_US, SERVICES, STEADY_US
 from tenure.core.state import quotas
 from tenure.core.state.context import Context
 from tenure.core.state.indexes import held_by_container
-from tenure.model.container import ContainerState, Service
+from tenure.model.container import ContainerState, Service, digest_of
 from tenure.model.deployment import Deployment, DeploymentPlan, Member, Phase, Revision, Template
 from tenure.model.errors import Problem
 from tenure.model.events import ApplyDeployment, ChangeDeployment, Command, CreateService
 from tenure.model.job import Constraint
+from tenure.model.node import Node, OrphanCopy
 
 MACHINE = "deployment"
 #: Waits between containers of a number that do not last double up to RETRY_US * 2**5, 160 s.
@@ -35,6 +36,7 @@ MAX_DOUBLINGS = 5
 #: So many containers are made at once: an event must not be long.
 MAX_MADE = 50
 PAUSE_US = 1000
+FOUND = "containers of a revision run that the state did not know: apply the newest file and resume"
 S = ContainerState
 
 
@@ -62,7 +64,8 @@ def review(ctx: Context, name: str) -> None:
         ctx.tables.deployments.drop(name)
         ctx.publish("service.removed", name)
         return
-    row = _told(ctx, replace(row, members=tuple(members)))
+    row = _held(ctx, replace(row, members=tuple(members)))
+    row = _told(ctx, row)
     if row != was:
         ctx.put_deployment(row)
     if made == MAX_MADE:
@@ -290,7 +293,10 @@ def _mended(ctx: Context, row: Deployment, member: Member, service: Service) -> 
 
 
 def _made(ctx: Context, row: Deployment, member: Member) -> Member:
-    """Make a member's next container, of the revision that it is to have."""
+    """Make a member's next container, of the revision that it is to have, or take one over."""
+    there = takeovers.found(ctx, row.container_name(member.number))
+    if there is not None:
+        return _taken(ctx, row, member, *there)
     revision = rollouts.revision_for(row, member)
     command = create_command(ctx, row, revision.template, member.number)
     made = _at_home(ctx, member, command, requests.made_of(ctx, command))
@@ -299,9 +305,40 @@ def _made(ctx: Context, row: Deployment, member: Member) -> Member:
     if isinstance(made, Service):
         requests.accept(ctx, made)
         return replace(member, container=made.id, revision=revision.number, is_barred=False)
-    member = replace(again(ctx, member, None), note=made.detail)
     if made.code == "never_fits" and row.phase is Phase.UPDATING:
         member = replace(member, revision=revision.number, is_barred=True)
+    return _later(ctx, row, member, made.detail)
+
+
+def _taken(ctx: Context, row: Deployment, member: Member, node: Node, copy: OrphanCopy) -> Member:
+    """Take a container over that no record knows; of a body that is not known it is outdated."""
+    if not ctx.is_reachable(node.name):
+        why = f"a container of it that the state does not know is on node {node.name}"
+        return _later(ctx, row, member, f"{why}, which does not answer")
+    same = (one for one in reversed(row.revisions) if digest_of(one.template.body) == copy.body)
+    known = next(same, None)
+    command = create_command(ctx, row, (known or row.revision).template, member.number)
+    made = requests.made_of(ctx, replace(command, container=copy.owner))
+    if isinstance(made, Problem):
+        return _later(ctx, row, member, made.detail)
+    takeovers.take(ctx, made, node, copy, is_as_known=known is not None)
+    return replace(member, container=made.id, revision=known.number if known else 0)
+
+
+def _held(ctx: Context, row: Deployment) -> Deployment:
+    """Return it paused where a container of another revision was taken over: people decide."""
+    if row.phase is not Phase.STEADY or row.is_removing:
+        return row
+    other = [m for m in row.members[: row.replicas] if m.revision != row.revision.number]
+    there = (container_of(ctx, member) for member in other)
+    if all(service is None or service.is_removing for service in there):
+        return row
+    return replace(row, phase=Phase.ROLLING_BACK, is_paused=True, failure=FOUND)
+
+
+def _later(ctx: Context, row: Deployment, member: Member, note: str) -> Member:
+    """Return a member whose container could not be made, and have it tried again."""
+    member = replace(again(ctx, member, None), note=note)
     ctx.arm(member.retry_us, MACHINE, row.name)
     return member
 

@@ -19,13 +19,15 @@ from tenure.core.nodes import capacity_probes, power
 from tenure.core.services.migration import eligibility
 from tenure.core.state.context import Context
 from tenure.core.state.indexes import UNPLACED_SERVICE
-from tenure.model.container import CRASHING, ContainerState, Service
+from tenure.model.container import CRASHING, ContainerState, Service, digest_of
 from tenure.model.effects import StopContainer
 from tenure.model.facts import (
+    LABEL_BODY,
     LABEL_CONTAINER,
     LABEL_FLEET,
     LABEL_GENERATION,
     LABEL_INCARNATION,
+    LABEL_SERVICE,
     ContainerFacts,
 )
 from tenure.model.outcome import Done, Refused
@@ -39,6 +41,8 @@ S = ContainerState
 #: What is to be seen of a container in its new state.
 UNKNOWN_YET: dict[str, Any] = {"suspect_us": 0, "health": "none"}
 RETRY_US = 5 * US
+#: Incarnations skipped where one is begun anew: more than a forgotten time can hold.
+SKIPPED_TURNS = 1000
 #: A call that ended unknown happens within this time or never.
 LATE_US = 600 * US
 #: A create or start that was refused for a passing reason is tried this often, then it failed.
@@ -371,6 +375,8 @@ def body_of(
         LABEL_INCARNATION: str(incarnation),
         LABEL_GENERATION: service.generation,
     }
+    if service.deployment:
+        labels |= {LABEL_SERVICE: service.deployment, LABEL_BODY: digest_of(service.body)}
     host = dict(service.body.get("HostConfig") or {}) | {"RestartPolicy": policy}
     return dict(service.body) | {"Labels": labels, "HostConfig": host}
 

@@ -15,18 +15,21 @@ from tenure.engines.http.transport import Transport
 from tenure.model.document import Document, text
 from tenure.model.errors import EngineError
 from tenure.model.facts import (
+    LABEL_BODY,
     LABEL_CONTAINER,
     LABEL_FLEET,
     LABEL_GENERATION,
     LABEL_HELPER,
     LABEL_INCARNATION,
+    LABEL_SERVICE,
 )
 
 #: Of an image that holds the changed files of a container.
 LABEL_SNAPSHOT = "tenure.snapshot"
 #: An image keeps the labels of the container it was made of, and hands them to all made from it:
 #: emptied, for neither is a copy of the service.
-NOT_OURS = dict.fromkeys((LABEL_FLEET, LABEL_CONTAINER, LABEL_INCARNATION, LABEL_GENERATION), "")
+_OURS = (LABEL_FLEET, LABEL_CONTAINER, LABEL_INCARNATION, LABEL_GENERATION)
+NOT_OURS = dict.fromkeys((*_OURS, LABEL_SERVICE, LABEL_BODY), "")
 
 
 async def clear(transport: Transport, owner: str) -> None:

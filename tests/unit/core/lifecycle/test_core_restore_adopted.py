@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tenure.core.lifecycle import adopt
-from tenure.core.lifecycle.adopt import NO_TRACE, SKIPPED_TURNS
+from tenure.core.lifecycle.adopt import NO_TRACE
+from tenure.core.services.services import SKIPPED_TURNS
 from tenure.model.container import ContainerState, Tombstone
 from tenure.model.effects import SetRestartPolicy
 from tenure.model.events import (
