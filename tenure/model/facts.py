@@ -16,7 +16,7 @@ LABEL_BLOCKS = "tenure.blocks"
 LABEL_CONTAINER = "tenure.container"
 LABEL_INCARNATION = "tenure.incarnation"
 LABEL_GENERATION = "tenure.generation"
-#: Of a container of a replicated service: its name, and the digest of the create body.
+#: Of a container of a replicated service: namespace/name, and its create body's digest.
 LABEL_SERVICE = "tenure.service"
 LABEL_BODY = "tenure.body"
 #: Of a container that works for tenure on a node and is no work of anybody.

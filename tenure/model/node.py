@@ -156,12 +156,14 @@ class NodeSpec:
 class OrphanCopy:
     """A container that is by its labels a number of a service, and of which no record knows.
 
-    ``owner`` and ``turn`` are its container id and incarnation, ``body`` the digest of the create
-    body that it was made of; ``began_us`` is by its engine's clock (0: it never ran).
+    ``owner`` and ``turn`` are its container id and incarnation, ``service`` is namespace/name of
+    its service, ``body`` the digest of the create body that it was made of;
+    ``began_us`` is by its engine's clock (0: it never ran).
     """
 
     owner: str
     turn: int
+    service: str
     name: str
     engine_id: str
     body: str

@@ -104,8 +104,10 @@ def _by_owner(ctx: Context) -> dict[str, list[Sighting]]:
 
 def _numbers(ctx: Context, seen: dict[str, list[Sighting]]) -> None:
     """Give up containers of services whose numbers have newer ones, which are taken over then."""
-    for service in list(ctx.tables.services.values()):
-        other = takeovers.found(ctx, service.name) if service.deployment else None
+    names = {copy.name for node in ctx.tables.nodes.values() for copy in node.orphans}
+    numbers = (one for one in ctx.tables.services.values() if one.deployment and one.name in names)
+    for service in list(numbers):
+        other = takeovers.found(ctx, service.owner.namespace, service.name)
         if other is None or service.is_removing or service.state is C.REMOVED:
             continue
         if other[1].is_running or not any(c.facts.is_running for c in seen.get(service.id, [])):

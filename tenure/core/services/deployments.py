@@ -294,7 +294,7 @@ def _mended(ctx: Context, row: Deployment, member: Member, service: Service) -> 
 
 def _made(ctx: Context, row: Deployment, member: Member) -> Member:
     """Make a member's next container, of the revision that it is to have, or take one over."""
-    there = takeovers.found(ctx, row.container_name(member.number))
+    there = takeovers.found(ctx, row.owner.namespace, row.container_name(member.number))
     if there is not None:
         return _taken(ctx, row, member, *there)
     revision = rollouts.revision_for(row, member)

@@ -376,7 +376,8 @@ def body_of(
         LABEL_GENERATION: service.generation,
     }
     if service.deployment:
-        labels |= {LABEL_SERVICE: service.deployment, LABEL_BODY: digest_of(service.body)}
+        whose = f"{service.owner.namespace}/{service.deployment}"
+        labels |= {LABEL_SERVICE: whose, LABEL_BODY: digest_of(service.body)}
     host = dict(service.body.get("HostConfig") or {}) | {"RestartPolicy": policy}
     return dict(service.body) | {"Labels": labels, "HostConfig": host}
 

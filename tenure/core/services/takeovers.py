@@ -32,6 +32,7 @@ def seen(ctx: Context, copies: Mapping[tuple[str, int], ContainerFacts]) -> tupl
         OrphanCopy(
             owner=owner,
             turn=turn,
+            service=facts.labels[LABEL_SERVICE],
             name=facts.name,
             engine_id=facts.engine_id,
             body=facts.labels.get(LABEL_BODY, ""),
@@ -39,28 +40,33 @@ def seen(ctx: Context, copies: Mapping[tuple[str, int], ContainerFacts]) -> tupl
             began_us=facts.started_us or 0,
         )
         for (owner, turn), facts in sorted(copies.items())
-        if _is_orphan(ctx, owner) and "" != facts.labels.get(LABEL_SERVICE) == _service_of(facts)
+        if _is_orphan(ctx, owner) and _is_number(facts)
     )
 
 
-def _service_of(facts: ContainerFacts) -> str:
-    return facts.name.rpartition("-")[0]
+def _is_number(facts: ContainerFacts) -> bool:
+    service = facts.labels.get(LABEL_SERVICE, "").rpartition("/")[2]
+    return service == facts.name.rpartition("-")[0] != ""
 
 
 def _is_orphan(ctx: Context, owner: str) -> bool:
     return record_of(ctx, owner) is None and not ctx.is_set_aside(owner)
 
 
-def found(ctx: Context, name: str) -> tuple[Node, OrphanCopy] | None:
+def found(ctx: Context, namespace: str, name: str) -> tuple[Node, OrphanCopy] | None:
     """Return the orphan to take for a number by the name of its container, and where it is.
 
-    One that runs comes first, then the one that began last. On a node that is off none runs.
+    Those of another namespace are none of its own. One that runs comes first, then the one that
+    began last. On a node that is off none runs.
     """
+    service = f"{namespace}/{name.rpartition('-')[0]}"
     there = [
         (node, copy)
         for node in ctx.tables.nodes.values()
         for copy in (() if node.is_fenced else node.orphans)
-        if copy.name == name and _is_orphan(ctx, copy.owner) and not _is_condemned(ctx, node, copy)
+        if (copy.service, copy.name) == (service, name)
+        and _is_orphan(ctx, copy.owner)
+        and not _is_condemned(ctx, node, copy)
     ]
     return max(
         there, key=lambda one: (one[1].is_running, one[1].began_us, one[1].turn), default=None
@@ -73,12 +79,11 @@ def _is_condemned(ctx: Context, node: Node, copy: OrphanCopy) -> bool:
 
 def is_surplus(ctx: Context, facts: ContainerFacts) -> bool:
     """Whether an orphan's number has another container by now."""
-    name = _service_of(facts)
-    row = ctx.tables.deployments.get(name)
-    if row is None or facts.labels.get(LABEL_SERVICE) != name:
-        return False
     service = ctx.tables.services.get(ctx.index.names.get(facts.name, ""))
-    return service is not None and service.deployment == name and not service.is_removing
+    if service is None or not service.deployment or service.is_removing:
+        return False
+    whose = f"{service.owner.namespace}/{service.deployment}"
+    return _is_number(facts) and facts.labels[LABEL_SERVICE] == whose
 
 
 def take(

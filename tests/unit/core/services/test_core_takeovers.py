@@ -9,8 +9,10 @@ import pytest
 
 from tenure.core.services.deployments import FOUND
 from tenure.model.effects import RetireContainer, StopContainer
-from tenure.model.events import ChangeService, FenceNode, NodeLost
+from tenure.model.events import ChangeService, FenceNode, NodeLost, Tick
 from tenure.model.facts import ContainerFacts
+from tenure.model.roles import Owner
+from tenure.model.units import US
 from tests.fleet.remembered import check
 from tests.unit.core.bench import shown
 from tests.unit.core.lifecycle.restores import Records, backup, put_back, show
@@ -172,6 +174,33 @@ def test_one_that_only_looks_like_a_number_is_left_alone(changed: dict[str, Any]
     bench.listed(old.node, *others, replace(late, labels=labels, **changed))
     assert not bench.has_open("retire")
     assert bench.tables.nodes[old.node].orphans == ()
+
+
+def test_what_the_backup_was_creating_is_not_begun_beside_what_came_after_it() -> None:
+    bench = Restored()
+    bench.say(ChangeService(at_us=0, request="r", container=bench.of(2).id, verb="remove"))
+    bench.end(bench.open("retire"))
+    while not bench.has_open("create"):
+        bench.say(Tick(at_us=0), after_us=US)
+    bench.older = backup(bench)
+    bench.settle()
+    bench.replace(2)
+    ids = bench.ids()
+    bench.put_back(bench.there())
+    assert (bench.running(), bench.ids(), bench.made) == (names(1, 2, 3), ids, {})
+
+
+def test_a_service_of_another_namespace_takes_nothing_over() -> None:
+    bench = Restored()
+    bench.change("remove")
+    bench.older = backup(bench)
+    bench.apply(1)
+    theirs, there = bench.of(1).id, bench.there()
+    bench.put_back(there)
+    bench.apply(1, owner=Owner("others"))
+    bench.wait(10)
+    assert bench.of(1).id != theirs
+    assert bench.touched() == []
 
 
 def test_of_two_the_one_that_runs_is_taken_and_the_other_removed() -> None:
