@@ -28,7 +28,7 @@ from tenure.config.schema import (
 )
 from tenure.config.section import Found, Section, derived, filled, part, stated
 from tenure.config.tiers import DatasetsSection, PrefetchSection
-from tenure.config.urls import MAX_SOCKET_BYTES
+from tenure.config.urls import MAX_SOCKET_BYTES, is_in_clear
 from tenure.model.access import check_ssh_path
 from tenure.model.accesspolicy import AccessPolicy, Permits
 from tenure.model.node import NodeSpec
@@ -101,8 +101,8 @@ class Sections(Section):
         return {name: section.quota for name, section in self.namespaces.items()}
 
     @property
-    def advice(self) -> tuple[str, ...]:
-        """What is no fault, and yet may be a mistake."""
+    def unbounded(self) -> tuple[str, ...]:
+        """What is told of namespaces that may fill the queue."""
         unbounded = [name for name, section in self.namespaces.items() if section.jobs is None]
         if not unbounded:
             return ()
@@ -217,6 +217,17 @@ class Settings(Sections):
     cycles_file: Path | None
     nodes: tuple[NodeSpec, ...]
     cycles: tuple[CycleSpec, ...]
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """What is no fault, and yet may be a mistake."""
+        clear = [node.name for node in self.nodes if node.tls is None and is_in_clear(node.url)]
+        if not clear:
+            return self.unbounded
+        told = (
+            f"engines over tcp:// without TLS: {', '.join(clear)}; who reaches their port is root "
+        )
+        return *self.unbounded, f"{told}there: use https://, ssh:// or tls (tenure tls init)"
 
     @property
     def is_nursery_alone(self) -> bool:

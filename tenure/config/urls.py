@@ -188,6 +188,12 @@ def check_host_name(text: str) -> str:
     return text
 
 
+def is_in_clear(engine: str) -> bool:
+    """Whether an engine is spoken to over a network as anybody on it could."""
+    url = urlsplit(engine)
+    return url.scheme == "tcp" and not _is_loopback(url.hostname or "")
+
+
 def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True

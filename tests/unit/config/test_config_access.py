@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -104,3 +105,17 @@ def test_faults_of_namespaces_are_named(tmp_path: Path, text: str, path: str, me
     found = faults(tmp_path, text + "\n")
     assert path in found, found
     assert message in found[path]
+
+
+def test_engines_in_clear_over_a_network_are_told(tmp_path: Path) -> None:
+    urls = ("unix:///run/d.sock", "tcp://127.0.0.1:2375", "tcp://10.0.0.4:2375", "tcp://n4:2375")
+    rows = [
+        {"name": f"n{at}", "url": url, "generation": "nursery"} for at, url in enumerate(urls, 1)
+    ]
+    path = tmp_path / "tenured.yml"
+    path.write_text(json.dumps({"nodes": rows}))
+    settings = load(path, ENV)
+    (told,) = settings.advice
+    assert told.startswith(
+        "engines over tcp:// without TLS: n3, n4; who reaches their port is root"
+    )
