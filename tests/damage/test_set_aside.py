@@ -16,7 +16,7 @@ from tenure.core.state import set_aside
 from tenure.core.state.tables import KINDS
 from tenure.model.aside import Aside, Damaged
 from tenure.model.container import ContainerState
-from tenure.model.deployment import Deployment, Member, Revision, Rollout, Template
+from tenure.model.deployment import Deployment, Member, Phase, Revision, Rollout, Template
 from tenure.model.estimate import AppRuns
 from tenure.store.codec import Codec
 from tenure.store.errors import StoreDamaged
@@ -214,6 +214,23 @@ def test_what_is_set_aside_alone_is_given_up_alone(
     assert state.quarantined == {}
     assert "web" in state.tables.deployments
     assert "web" not in state.tables.apps
+
+
+def test_a_service_of_a_backup_goes_back_to_its_revision_and_to_none_before(
+    fleets: list[Fleet],
+) -> None:
+    """It may have one alone: an update that failed would have left it none."""
+    now = fleets[2].records
+    one = min(now["services"].values(), key=lambda row: row.id)
+    there = replace(one, name="web-1", deployment="web", state=ContainerState.RUNNING)
+    first = (Revision(1, Template("web", {**one.body, "Image": "older"}, one.request)),)
+    web = Deployment("web", 1, Rollout(), first, 1)
+    present = {**now, "services": {there.id: there}, "deployments": {}}
+    kept = [Aside("deployments", "web", "deployments/web", "damaged")]
+    found, why = set_aside.from_backup(kept, {**now, "deployments": {"web": web}}, present)
+    assert why == ""
+    row = found["deployments"]["web"]
+    assert (row.phase, row.members) == (Phase.ROLLING_BACK, (Member(1, 0, there.id),))
 
 
 def test_damage_of_what_all_else_stands_on_refuses_the_start(

@@ -177,7 +177,7 @@ def _with_present(row: Any, now: Records) -> Any:
         for number, one in sorted(numbers.items())
     )
     is_mixed = any(member.revision != row.revision.number for member in members)
-    return replace(row, members=members, phase=Phase.UPDATING if is_mixed else row.phase)
+    return replace(row, members=members, phase=Phase.ROLLING_BACK if is_mixed else row.phase)
 
 
 def quarantined(kept: Sequence[Aside]) -> dict[tuple[str, str], str]:
