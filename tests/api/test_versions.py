@@ -23,7 +23,7 @@ BODIES: dict[str, dict[str, object]] = {
     "power": {"to": "on"},
     "fence": {"confirm": "n1"},
 }
-BODIES["scale"] = {"replicas": 1}
+BODIES |= {"scale": {"replicas": 1}, "move": {"node": "n2"}}
 
 
 def path_of(server: Server, endpoint: Endpoint) -> str:
