@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from tenure.model.effects import (
     CarryImage,
@@ -98,7 +99,8 @@ class Wire:
         if fault in ("lost", "late"):
             if fault == "late":
                 late_ms = TIMEOUT_MS + self._faults.random.uniform(0, LATE_MS)
-                self._timeline.after(int(late_ms * 1000), lambda: self._late(machine, effect))
+                late = partial(self._late, machine, effect, machine.boots)
+                self._timeline.after(int(late_ms * 1000), late)
             self._give_up(answer)
         elif fault == "refused":
             answer(Refused("engine_error", "refused at random"))
@@ -128,7 +130,7 @@ class Wire:
             answer(Refused("unreachable", "connection refused"))
             return
         if machine.is_frozen and not machine.is_cut:
-            machine.held.append(lambda: self._late(machine, effect))
+            machine.held.append(partial(self._late, machine, effect, machine.boots))
         self._give_up(answer)
 
     def _give_up(self, answer: Answer) -> None:
@@ -136,9 +138,17 @@ class Wire:
             self._faults.delay_us(TIMEOUT_MS, TIMEOUT_MS), lambda: answer(Unknown("timed out"))
         )
 
-    def _late(self, machine: Machine, effect: EngineEffect) -> None:
-        """Let a call that was given up happen after all."""
-        if machine.is_powered and machine.is_up and self._has_origin(effect):
+    def _late(self, machine: Machine, effect: EngineEffect, boots: int) -> None:
+        """Let a call that was given up happen after all, unless the engine that had it has ended.
+
+        Its connection and what it took in ended with it: one that began since knows of neither.
+        """
+        if (
+            machine.boots == boots
+            and machine.is_powered
+            and machine.is_up
+            and self._has_origin(effect)
+        ):
             perform(self._machines, effect, how="late")
 
     def _serve(self, machine: Machine, effect: EngineEffect, answer: Answer, fault: str) -> None:
