@@ -31,7 +31,8 @@ pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
 COUNT = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done"
 NETWORK = {"Name": "lan", "IPAM": {"Config": [{"Subnet": "10.99.0.0/24"}]}}
 #: What a copy on another engine cannot have in common.
-OWN_LABELS = ("tenure.incarnation", "tenure.snapshot")
+#: Of which images hand the last two on, empty.
+OWN_LABELS = ("tenure.incarnation", "tenure.snapshot", "tenure.service", "tenure.body")
 
 
 @pytest.fixture(scope="module")
