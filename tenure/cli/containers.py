@@ -142,7 +142,6 @@ def move(
         session.out.rows([plan], VERDICT, key="container")
         return 0
     session.out.note(f"{container} moves to {node}: {plan['detail']}")
-    found: Json = {"moves": []}
     with goes_on(session.out, f"it goes on; tenure container inspect {container} shows it"):
         for _ in looks(timeout):
             found = client.container(container)

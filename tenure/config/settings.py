@@ -36,6 +36,8 @@ from tenure.model.plan import CycleSpec
 from tenure.model.quota import Quota
 from tenure.model.roles import Role
 
+_FILLS = "who submits there can fill the queue, and then everybody's submissions are slow"
+_IN_CLEAR = "who reaches their port is root there: use https://, ssh:// or tls (tenure tls init)"
 _SSH_SOCKET_BYTES = len("/ssh/") + 8 + len(".sock")
 
 
@@ -99,15 +101,6 @@ class Sections(Section):
     def quotas(self) -> dict[str, Quota]:
         """What each namespace that is bounded may hold."""
         return {name: section.quota for name, section in self.namespaces.items()}
-
-    @property
-    def unbounded(self) -> tuple[str, ...]:
-        """What is told of namespaces that may fill the queue."""
-        unbounded = [name for name, section in self.namespaces.items() if section.jobs is None]
-        if not unbounded:
-            return ()
-        told = f"namespaces without a quota of jobs: {', '.join(unbounded)}; who submits there can "
-        return (f"{told}fill the queue, and then everybody's submissions are slow",)
 
     @property
     def permits(self) -> Permits:
@@ -221,13 +214,13 @@ class Settings(Sections):
     @property
     def advice(self) -> tuple[str, ...]:
         """What is no fault, and yet may be a mistake."""
-        clear = [node.name for node in self.nodes if node.tls is None and is_in_clear(node.url)]
-        if not clear:
-            return self.unbounded
+        unbounded = ", ".join(name for name, one in self.namespaces.items() if one.jobs is None)
+        clear = ", ".join(n.name for n in self.nodes if n.tls is None and is_in_clear(n.url))
         told = (
-            f"engines over tcp:// without TLS: {', '.join(clear)}; who reaches their port is root "
+            (unbounded, f"namespaces without a quota of jobs: {unbounded}; {_FILLS}"),
+            (clear, f"engines over tcp:// without TLS: {clear}; {_IN_CLEAR}"),
         )
-        return *self.unbounded, f"{told}there: use https://, ssh:// or tls (tenure tls init)"
+        return tuple(text for names, text in told if names)
 
     @property
     def is_nursery_alone(self) -> bool:

@@ -282,10 +282,11 @@ def _read(row: tuple[Any, ...]) -> AuditRow:
     *told, seq, crc = row
     if crc is None or crc == sum_of(*told):
         return AuditRow(*row[:-1])
-    at_us, status = (one if isinstance(one, int) and 0 <= one < MAX_US else 0 for one in told[::8])
-    words: list[Any] = [str(one) for one in told]
-    made = (at_us, *words[1:8], status, DAMAGED, *words[10:12], "{}", seq)
-    return AuditRow(*made)
+    found = dict(zip(_NAMES.split(", "), told, strict=True))
+    whole = {name: found.pop(name) for name in ("at_us", "status")}
+    kept = {k: v if isinstance(v, int) and 0 <= v < MAX_US else 0 for k, v in whole.items()}
+    words: dict[str, Any] = {name: str(word) for name, word in found.items()}
+    return AuditRow(**words | kept | {"code": DAMAGED, "detail": "{}", "seq": seq})
 
 
 def _gap(last: AuditRow, count: int) -> AuditRow:

@@ -50,21 +50,17 @@ AT_REST = ("has ended", "was stopped")
 class Replicated:
     """The replicated services of one run; ``by_hand`` are containers that people removed."""
 
-    def __init__(self, shell: SimShell, clients: Clients, seed: int, *, is_calm: bool) -> None:
-        self._shell, self._clients, self._is_calm = shell, clients, is_calm
+    def __init__(self, shell: SimShell, clients: Clients, seed: int) -> None:
+        self._shell, self._clients = shell, clients
         self._dice = Random(f"replicated {seed}")
         self._rollouts = {name: self._dice.choice(ROLLOUTS) for name in NAMES}
         self._seen: dict[tuple[str, int, int], Template] = {}
         self.by_hand: set[str] = set()
 
     def plan(self, start_us: int, span_us: int) -> None:
-        """Have people ask for services in every second run, and do things with them.
-
-        In none that is calm, as nobody asks for containers there: these take room that no promise
-        of a deadline (L9) foresaw.
-        """
+        """Have people ask for services in every second run, and do things with them."""
         timeline, dice = self._shell.around.timeline, self._dice
-        if self._is_calm or dice.random() < 0.5:
+        if dice.random() < 0.5:
             return
         for name in NAMES[: dice.choice((1, 1, 2))]:
             at_us = start_us + dice.randrange(2 * US, span_us // 2)
@@ -86,7 +82,7 @@ class Replicated:
 
     def _apply(self, name: str) -> None:
         dice = self._dice
-        is_bad = not self._is_calm and dice.random() < 0.25
+        is_bad = dice.random() < 0.25
         host: dict[str, Any] = {
             "RestartPolicy": {"Name": dice.choice(("always", "unless-stopped", "on-failure", "no"))}
         }

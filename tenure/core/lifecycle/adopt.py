@@ -104,7 +104,7 @@ def _by_owner(ctx: Context) -> dict[str, list[Sighting]]:
 
 def _numbers(ctx: Context, seen: dict[str, list[Sighting]]) -> None:
     """Give up containers of services whose numbers have newer ones, which are taken over then."""
-    names = {copy.name for node in ctx.tables.nodes.values() for copy in node.orphans}
+    names = {copy.name for key in ctx.index.orphaned for copy in ctx.tables.nodes[key].orphans}
     numbers = (one for one in ctx.tables.services.values() if one.deployment and one.name in names)
     for service in list(numbers):
         other = takeovers.found(ctx, service.owner.namespace, service.name)

@@ -322,7 +322,8 @@ def _taken(ctx: Context, row: Deployment, member: Member, node: Node, copy: Orph
     if isinstance(made, Problem):
         return _later(ctx, row, member, made.detail)
     takeovers.take(ctx, made, node, copy, is_as_known=known is not None)
-    return replace(member, container=made.id, revision=known.number if known else 0)
+    number = known.number if known else 0
+    return replace(member, container=made.id, revision=number, is_barred=False)
 
 
 def _held(ctx: Context, row: Deployment) -> Deployment:

@@ -62,8 +62,8 @@ def found(ctx: Context, namespace: str, name: str) -> tuple[Node, OrphanCopy] | 
     service = f"{namespace}/{name.rpartition('-')[0]}"
     there = [
         (node, copy)
-        for node in ctx.tables.nodes.values()
-        for copy in (() if node.is_fenced else node.orphans)
+        for node in (ctx.tables.nodes[key] for key in sorted(ctx.index.orphaned))
+        for copy in node.orphans
         if (copy.service, copy.name) == (service, name)
         and _is_orphan(ctx, copy.owner)
         and not _is_condemned(ctx, node, copy)

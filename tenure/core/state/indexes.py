@@ -35,11 +35,11 @@ class Index:
     ``waiting_jobs`` are those that wait for a place, ``homeless`` those that run or start and may
     have executors without a node; ``unestimated`` of these are without an estimate, ``unknown``
     says where those that wait without one are in the line; ``removed`` are nodes that the
-    configuration does not name any more; ``tasks`` those of batches by node, ``tasks_by_stage`` by
-    batch and stage; ``tombstoned`` the tombstones that may run, by the job, batch or container that
-    owns them; ``unsized`` are nodes of which nobody knows yet what they have; ``remains`` is how
-    many tasks are left to be dropped of batches that are forgotten; ``usage`` is what each
-    namespace holds.
+    configuration does not name any more, ``orphaned`` those with ``Node.orphans``; ``tasks`` those
+    of batches by node, ``tasks_by_stage`` by batch and stage; ``tombstoned`` the tombstones that
+    may run, by the job, batch or container that owns them; ``unsized`` are nodes of which nobody
+    knows yet what they have; ``remains`` is how many tasks are left to be dropped of batches that
+    are forgotten; ``usage`` is what each namespace holds.
     """
 
     executors: dict[str, set[str]] = field(default_factory=dict)
@@ -59,6 +59,7 @@ class Index:
     unestimated: set[str] = field(default_factory=set)
     unknown: dict[str, Key] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
+    orphaned: set[str] = field(default_factory=set)
     open_runs: set[str] = field(default_factory=set)
     open_drains: set[str] = field(default_factory=set)
     unplaced: set[str] = field(default_factory=set)
@@ -329,6 +330,7 @@ def _owner_of(tombstone: Tombstone) -> tuple[str, ...]:
 INDEXED: dict[str, tuple[Derived, ...]] = {
     "nodes": (
         Held[Node]("removed", lambda node: node.is_removed),
+        Held[Node]("orphaned", lambda node: bool(node.orphans) and not node.is_fenced),
         Held[Node]("unsized", lambda node: not node.is_sized),
     ),
     "jobs": (

@@ -106,9 +106,9 @@ def ask(ctx: Context, command: MoveService) -> None:
     if veto is not None:
         ctx.refuse(command, veto.code, f"container {service.name} {veto.advice}", status=409)
         return
-    key = "" if command.is_dry else f"by-hand@{ctx.now_us}#{service.id}"
-    choice = choice_of(ctx, service, node.name)
-    if key:
+    told, key = choice_of(ctx, service, node.name).told, ""
+    if not command.is_dry:
+        key = f"by-hand@{ctx.now_us}#{service.id}"
         queue(
             ctx,
             service,
@@ -118,13 +118,13 @@ def ask(ctx: Context, command: MoveService) -> None:
             generation=node.spec.generation,
             expires_us=ctx.now_us + WITHIN_US + node.spec.power.timeout_us,
         )
-    ctx.reply(command, Verdict(service.id, node.name, "accepted", key, choice.told))
+    ctx.reply(command, Verdict(service.id, node.name, "accepted", key, told))
 
 
 def _forbidden(ctx: Context, service: Service, node: Node) -> Reason | None:
     """Return why a container may not go to the node that a person names."""
     if service.state not in (*PASSING, *AT_REST, ContainerState.RUNNING):
-        return Reason("wrong_state", f"is {service.state.value}, on no node yet")
+        return Reason("wrong_state", f"is {service.state.value}: there is no copy to move")
     if service.node == node.name:
         return Reason("same_node", f"is on node {node.name} already")
     leaving = Leaving(service, service.node, service.incarnation, service.state)

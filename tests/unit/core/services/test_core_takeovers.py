@@ -33,6 +33,12 @@ class Restored(Site):
         self.by_hand(number, "remove")
         self.wait(30)
 
+    def of_four(self) -> Any:
+        """Return the container of a fourth number, made since the backup."""
+        self.change("scale", 4)
+        self.wait(30)
+        return self.of(4)
+
     def there(self) -> dict[str, list[ContainerFacts]]:
         """Return what engines show by node: what the state knows runs, and runs."""
         found: dict[str, list[ContainerFacts]] = {name: [] for name in ("n", "m", "o")}
@@ -101,9 +107,7 @@ def test_what_an_update_made_since_runs_on_until_people_say_what_is_wanted() -> 
 
 def test_numbers_beyond_what_the_backup_wants_are_left_until_they_are_wanted() -> None:
     bench = Restored()
-    bench.change("scale", 4)
-    bench.wait(30)
-    four, there = bench.of(4).engine_id, bench.there()
+    four, there = bench.of_four().engine_id, bench.there()
     bench.put_back(there)
     assert bench.touched() == []
     assert [e.subject for e in bench.public if e.type == "container.orphan"] == [four]
@@ -137,9 +141,7 @@ def test_a_service_made_since_takes_its_containers_over_when_it_is_applied_again
 
 def test_a_number_waits_for_a_node_that_has_a_container_of_it_and_does_not_answer() -> None:
     bench = Restored()
-    bench.change("scale", 4)
-    bench.wait(30)
-    home, there = bench.of(4).node, bench.there()
+    home, there = bench.of_four().node, bench.there()
     bench.put_back(there)
     bench.say(NodeLost(at_us=0, node=home, why="no answer"))
     bench.change("scale", 4)
