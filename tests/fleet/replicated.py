@@ -191,7 +191,7 @@ class Replicated:
         """L35 and L36 on what a transaction is about to change."""
         for event in changes.events:
             if event.type == "container.adopted" and "name" in event.data:
-                self._shell.around.story.strike("number_taken_over")
+                self._shell.around.story.strike("number_adopted")
         for row in changes.records.get("deployments", {}).values():
             for one in row.revisions if row is not None else ():
                 seen = self._seen.setdefault((row.name, row.created_us, one.number), one.template)

@@ -20,7 +20,7 @@ from tenure.core.attempts.tasks import TASKS
 from tenure.core.blocks import pins
 from tenure.core.capacity import ledger, room
 from tenure.core.jobs import jobs
-from tenure.core.services import requests, takeovers
+from tenure.core.services import orphan_numbers, requests
 from tenure.core.services.migration import eligibility, move_records
 from tenure.core.services.migration.admission import Arming
 from tenure.core.services.migration.steps import is_committed
@@ -103,11 +103,11 @@ def _by_owner(ctx: Context) -> dict[str, list[Sighting]]:
 
 
 def _numbers(ctx: Context, seen: dict[str, list[Sighting]]) -> None:
-    """Give up containers of services whose numbers have newer ones, which are taken over then."""
+    """Give up containers of services whose numbers have newer ones, which are adopted then."""
     names = {copy.name for key in ctx.index.orphaned for copy in ctx.tables.nodes[key].orphans}
     numbers = (one for one in ctx.tables.services.values() if one.deployment and one.name in names)
     for service in list(numbers):
-        other = takeovers.found(ctx, service.owner.namespace, service.name)
+        other = orphan_numbers.found(ctx, service.owner.namespace, service.name)
         if other is None or service.is_removing or service.state is C.REMOVED:
             continue
         if other[1].is_running or not any(c.facts.is_running for c in seen.get(service.id, [])):

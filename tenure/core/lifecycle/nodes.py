@@ -17,7 +17,7 @@ from tenure.core.capacity import forecasts, ledger, room
 from tenure.core.lifecycle import adopt, drain, restore
 from tenure.core.nodes import power
 from tenure.core.nodes.off_vetoes import OFF_VETOES, Asks
-from tenure.core.services import takeovers
+from tenure.core.services import orphan_numbers
 from tenure.core.services.migration import migrations
 from tenure.core.services.services import SERVICES
 from tenure.core.state.context import Context
@@ -273,7 +273,7 @@ def _update(
     node, foreign = ctx.tables.nodes[event.node], len(names)
     ctx.learned.strangers[event.node] = tuple(names[:MAX_STRANGERS])
     images = tuple(sorted(event.images)) or node.images
-    orphans = takeovers.seen(ctx, copies)
+    orphans = orphan_numbers.seen(ctx, copies)
     if (node.foreign_running, node.images, node.orphans) != (foreign, images, orphans):
         ctx.put_node(replace(node, foreign_running=foreign, images=images, orphans=orphans))
 
@@ -366,7 +366,7 @@ def _orphans(ctx: Context, node: str, copies: dict[Copy, ContainerFacts]) -> Non
         if copy in condemned or _is_wanted(ctx, node, copy):
             continue
         owner, turn = copy
-        if record_of(ctx, owner) is None and not takeovers.is_surplus(ctx, facts):
+        if record_of(ctx, owner) is None and not orphan_numbers.is_surplus(ctx, facts):
             unknown.add(facts.engine_id)
             if facts.engine_id not in known:
                 ctx.publish("container.orphan", facts.engine_id, node=node, name=facts.name)

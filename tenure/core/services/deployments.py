@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from tenure.core.attempts import tombstones
 from tenure.core.attempts.attempt import JUDGE_US
-from tenure.core.services import requests, rollouts, takeovers
+from tenure.core.services import orphan_numbers, requests, rollouts
 from tenure.core.services.migration import eligibility
 from tenure.core.services.services import RETRY_US, SERVICES, STEADY_US
 from tenure.core.state import quotas
@@ -293,10 +293,10 @@ def _mended(ctx: Context, row: Deployment, member: Member, service: Service) -> 
 
 
 def _made(ctx: Context, row: Deployment, member: Member) -> Member:
-    """Make a member's next container, of the revision that it is to have, or take one over."""
-    there = takeovers.found(ctx, row.owner.namespace, row.container_name(member.number))
+    """Make a member's next container, of the revision that it is to have, or adopt one."""
+    there = orphan_numbers.found(ctx, row.owner.namespace, row.container_name(member.number))
     if there is not None:
-        return _taken(ctx, row, member, *there)
+        return _adopted(ctx, row, member, *there)
     revision = rollouts.revision_for(row, member)
     command = create_command(ctx, row, revision.template, member.number)
     made = _at_home(ctx, member, command, requests.made_of(ctx, command))
@@ -310,8 +310,8 @@ def _made(ctx: Context, row: Deployment, member: Member) -> Member:
     return _later(ctx, row, member, made.detail)
 
 
-def _taken(ctx: Context, row: Deployment, member: Member, node: Node, copy: OrphanCopy) -> Member:
-    """Take a container over that no record knows; of a body that is not known it is outdated."""
+def _adopted(ctx: Context, row: Deployment, member: Member, node: Node, copy: OrphanCopy) -> Member:
+    """Adopt a container that no record knows; of a body that is not known it is outdated."""
     if not ctx.is_reachable(node.name):
         why = f"a container of it that the state does not know is on node {node.name}"
         return _later(ctx, row, member, f"{why}, which does not answer")
@@ -321,13 +321,13 @@ def _taken(ctx: Context, row: Deployment, member: Member, node: Node, copy: Orph
     made = requests.made_of(ctx, replace(command, container=copy.owner))
     if isinstance(made, Problem):
         return _later(ctx, row, member, made.detail)
-    takeovers.take(ctx, made, node, copy, is_as_known=known is not None)
+    orphan_numbers.adopt(ctx, made, node, copy, is_as_known=known is not None)
     number = known.number if known else 0
     return replace(member, container=made.id, revision=number, is_barred=False)
 
 
 def _held(ctx: Context, row: Deployment) -> Deployment:
-    """Return it paused where a container of another revision was taken over: people decide."""
+    """Return it paused where a container of another revision was adopted: people decide."""
     if row.phase is not Phase.STEADY or row.is_removing:
         return row
     other = [m for m in row.members[: row.replicas] if m.revision != row.revision.number]

@@ -1,10 +1,10 @@
-"""Containers of numbers that no record knows: a service takes them over, it makes none beside them.
+"""Containers of numbers that no record knows: a service adopts them, it makes none beside them.
 
 Theory of operation (ours). A restored state knows nothing of what replaced the container of a
 number since the backup. Such an orphan is known by its labels and its name. Its node's record keeps
 it, so that a restart forgets none; whenever a number is to have a container (``deployments``), what
-is there of it is taken in place of a new one. Until then it is left alone, but where its number has
-another container: then it is removed. Owns ``Node.orphans``.
+is there of it is adopted in place of a new one. Until then it is left alone, but where its number
+has another container: then it is removed. Owns ``Node.orphans``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _is_orphan(ctx: Context, owner: str) -> bool:
 
 
 def found(ctx: Context, namespace: str, name: str) -> tuple[Node, OrphanCopy] | None:
-    """Return the orphan to take for a number by the name of its container, and where it is.
+    """Return the orphan to adopt for a number by the name of its container, and where it is.
 
     Those of another namespace are none of its own. One that runs comes first, then the one that
     began last. On a node that is off none runs.
@@ -86,7 +86,7 @@ def is_surplus(ctx: Context, facts: ContainerFacts) -> bool:
     return _is_number(facts) and facts.labels[LABEL_SERVICE] == whose
 
 
-def take(
+def adopt(
     ctx: Context, service: Service, node: Node, copy: OrphanCopy, *, is_as_known: bool
 ) -> None:
     """Keep an orphan as the container of a record; a listing tells in which state it is.

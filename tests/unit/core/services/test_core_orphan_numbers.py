@@ -1,4 +1,4 @@
-"""Containers of a service that a restored state does not know: its numbers take them over."""
+"""Containers of a service that a restored state does not know: its numbers adopt them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Restored(Site):
         return {number: self.of(number).engine_id for number in (1, 2, 3)}
 
 
-def test_what_replaced_a_number_since_the_backup_is_taken_over_and_runs_on() -> None:
+def test_what_replaced_a_number_since_the_backup_is_adopted_and_runs_on() -> None:
     bench = Restored()
     bench.replace(2)
     ids, there = bench.ids(), bench.there()
@@ -118,7 +118,7 @@ def test_numbers_beyond_what_the_backup_wants_are_left_until_they_are_wanted() -
     assert (bench.of(4).state, bench.made) == ("running", {})
 
 
-def test_a_service_made_since_takes_its_containers_over_when_it_is_applied_again() -> None:
+def test_a_service_made_since_adopts_its_containers_when_it_is_applied_again() -> None:
     bench = Restored()
     bench.change("remove")
     empty = backup(bench)
