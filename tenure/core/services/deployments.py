@@ -28,6 +28,7 @@ from tenure.model.deployment import Deployment, DeploymentPlan, Member, Phase, R
 from tenure.model.errors import Problem
 from tenure.model.events import ApplyDeployment, ChangeDeployment, Command, CreateService
 from tenure.model.job import Constraint
+from tenure.model.matching import satisfies_all
 from tenure.model.node import Node, OrphanCopy
 
 MACHINE = "deployment"
@@ -316,9 +317,11 @@ def _adopted(ctx: Context, row: Deployment, member: Member, node: Node, copy: Or
         why = f"a container of it that the state does not know is on node {node.name}"
         return _later(ctx, row, member, f"{why}, which does not answer")
     same = (one for one in reversed(row.revisions) if digest_of(one.template.body) == copy.body)
-    known = next(same, None)
+    # a revision that forbids its node is not the one that it was made of
+    known = next((one for one in same if satisfies_all(node.spec, one.template.constraints)), None)
     command = create_command(ctx, row, (known or row.revision).template, member.number)
-    made = requests.made_of(ctx, replace(command, container=copy.owner))
+    limits = command.constraints if known else ()
+    made = requests.made_of(ctx, replace(command, container=copy.owner, constraints=limits))
     if isinstance(made, Problem):
         return _later(ctx, row, member, made.detail)
     orphan_numbers.adopt(ctx, made, node, copy, is_as_known=known is not None)

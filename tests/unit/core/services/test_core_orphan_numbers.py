@@ -11,6 +11,7 @@ from tenure.core.services.deployments import FOUND
 from tenure.model.effects import RetireContainer, StopContainer
 from tenure.model.events import ChangeService, FenceNode, NodeLost, Tick
 from tenure.model.facts import ContainerFacts
+from tenure.model.job import Constraint
 from tenure.model.roles import Owner
 from tenure.model.units import US
 from tests.fleet.remembered import check
@@ -103,6 +104,24 @@ def test_what_an_update_made_since_runs_on_until_people_say_what_is_wanted() -> 
     assert bench.row.state == "steady"
     assert bench.most_gone == 1, "one after another"
     assert not set(ids.values()) & set(bench.ids().values())
+
+
+def test_one_where_its_revision_may_not_be_is_of_another() -> None:
+    """Law L37: it was bound by what its node does not meet."""
+    bench = Restored()
+    bench.apply(3, constraints=(Constraint("name", "!=", ("n",)),))
+    bench.wait(200)
+    assert "n" not in {bench.of(number).node for number in (1, 2, 3)}
+    bench.older = backup(bench)
+    bench.apply(3)
+    bench.wait(200)
+    there = bench.there()
+    assert there["n"]
+    bench.put_back(there)
+    assert bench.running() == names(1, 2, 3)
+    on = [bench.of(number) for number in (1, 2, 3) if bench.of(number).node == "n"]
+    assert [row.constraints for row in on] == [()] * len(there["n"])
+    assert bench.row.state == "paused"
 
 
 def test_numbers_beyond_what_the_backup_wants_are_left_until_they_are_wanted() -> None:
