@@ -16,8 +16,6 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 
 from tenure.cycles.io.tether import tie_to_parent
 
@@ -168,21 +166,10 @@ async def _drained(child: asyncio.subprocess.Process) -> None:
     await child.wait()
 
 
-def give_way() -> None:
-    """Let the daemon and its engines have the processor first.
-
-    A child is a session of its own, and a kernel that shares out by sessions (autogroup) heeds the
-    nice of processes within one alone: the session has to be nice as well.
-    """
-    os.nice(NICE)
-    with suppress(OSError):  # no autogroup: the process's own nice counts
-        Path("/proc/self/autogroup").write_text(str(NICE))
-
-
 def serve(argv: list[str], answer: Callable[[str], str]) -> int:
     """Be the child: answer the lines of standard input until there are no more."""
     tie_to_parent(int(argv[1]), signal.SIGKILL)
-    give_way()
+    os.nice(NICE)
     for line in sys.stdin:
         print(answer(line), flush=True)
     return 0

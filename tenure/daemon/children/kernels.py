@@ -12,16 +12,19 @@ import asyncio
 import ctypes
 import logging
 import mmap
+import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tenure.cycles.io.tether import Tethered
-from tenure.daemon.children.child import give_way
 
 log = logging.getLogger(__name__)
 
+#: The daemon and its engines come first.
+NICE = 10
 LOOK_S = 0.1
 MODULE = "tenure.daemon.children.kernels"
 #: The library that turns kernels into machine code: 30 to 60 MB of it stay mapped after loading.
@@ -101,6 +104,17 @@ def give_back(library: str, *, maps: Path = Path("/proc/self/maps")) -> int:
             if call(first, last - first, mmap.MADV_DONTNEED) == 0:
                 given += last - first
     return given
+
+
+def give_way() -> None:
+    """Let all others have the processor first: nobody waits for what is compiled.
+
+    A child is a session of its own, and a kernel that shares out by sessions (autogroup) heeds the
+    nice of processes within one alone: the session has to be nice as well.
+    """
+    os.nice(NICE)
+    with suppress(OSError):  # no autogroup: the process's own nice counts
+        Path("/proc/self/autogroup").write_text(str(NICE))
 
 
 def main(argv: list[str]) -> int:

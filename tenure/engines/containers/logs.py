@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from tenure.engines.containers.listing import Lister
 from tenure.engines.http import paths
-from tenure.engines.http.errors import HTTP_NOT_FOUND, EngineAnswer
+from tenure.engines.http.errors import HTTP_CONFLICT, HTTP_NOT_FOUND, EngineAnswer
 from tenure.engines.http.frames import FrameReader, RawReader, Tail
 from tenure.engines.http.transport import Transport
 from tenure.model.document import at
@@ -58,6 +58,8 @@ class Logs:
                     entries = min(tail_bytes, int(entries * growth) + 1)
         except TimeoutError as error:
             raise EngineUnclear(f"logs of {ref}: not read in {limit_s:g} s") from error
+        except EngineAnswer as error:
+            raise _as_gone(error) from error
 
     async def _round(
         self, ref: str, params: dict[str, str], tail_bytes: int, *, is_terminal: bool
@@ -80,10 +82,13 @@ class Logs:
         reader = RawReader() if await self._is_terminal(ref) else FrameReader()
         params = _params(is_stamped=is_stamped) | {"follow": "1"}
         params["tail"] = "all" if tail_lines is None else str(tail_lines)
-        async with self._transport.stream(paths.container(ref, "/logs"), params) as chunks:
-            async for chunk in chunks:
-                for piece in _pieces(reader, chunk):
-                    yield piece
+        try:
+            async with self._transport.stream(paths.container(ref, "/logs"), params) as chunks:
+                async for chunk in chunks:
+                    for piece in _pieces(reader, chunk):
+                        yield piece
+        except EngineAnswer as error:
+            raise _as_gone(error) from error
         await self._confirm_end(ref)
 
     async def _confirm_end(self, ref: str) -> None:
@@ -99,6 +104,12 @@ class Logs:
         if document is None:
             raise EngineAnswer(HTTP_NOT_FOUND, f"no such container: {ref}")
         return bool(at(document, "Config", "Tty"))
+
+
+def _as_gone(error: EngineAnswer) -> EngineAnswer:
+    """Return the answer for a container that its engine is removing as of one that is gone."""
+    is_dead = error.status == HTTP_CONFLICT
+    return EngineAnswer(HTTP_NOT_FOUND, error.detail) if is_dead else error
 
 
 def _params(*, is_stamped: bool) -> dict[str, str]:

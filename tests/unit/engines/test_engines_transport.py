@@ -319,6 +319,24 @@ async def test_an_event_stream_that_ends_properly_is_an_error(odd: Odd, engine: 
     assert [event["Action"] for event in events] == ["start", "die"]
 
 
+async def test_a_container_that_is_being_removed_has_no_log(odd: Odd, engine: Engine) -> None:
+    """A command that cannot start failed with this in place of its own reason."""
+    dead = "can not get logs from container which is dead or marked for removal"
+
+    def answer(request: web.BaseRequest) -> web.Response:
+        if request.path.endswith("/logs"):
+            return web.json_response({"message": dead}, status=409)
+        return web.json_response({"Id": "abc", "Config": {"Tty": False}})
+
+    odd.answer = answer
+    with pytest.raises(EngineAnswer, match="marked for removal") as told:
+        await engine.logs("abc")
+    assert (told.value.http_status, told.value.code) == (404, "not_found")
+    with pytest.raises(EngineAnswer, match="marked for removal") as told:
+        await _take(engine.follow_logs("abc"), [])
+    assert (told.value.http_status, told.value.code) == (404, "not_found")
+
+
 @pytest.mark.parametrize("is_running", [True, False])
 async def test_a_log_that_ends_properly_is_at_its_end_if_the_container_is(
     odd: Odd, engine: Engine, is_running: bool

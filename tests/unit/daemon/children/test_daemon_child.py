@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 
 from tenure.daemon.children import child as room
 from tenure.daemon.children.child import Child, ChildEnded
-from testbed import bounded
 from tests.faults.tenured import kill
 from tests.frozen import freeze, frozen_group
 
@@ -137,14 +135,3 @@ async def test_a_child_that_is_stopped_ends_with_its_question(child: Child) -> N
         with pytest.raises(TimeoutError):
             await ask(child, "echo", 0.1)
         assert await ask(child, "echo", LONG_S) == b"echo\n"
-
-
-def test_a_child_gives_way_in_a_session_of_its_own_too() -> None:
-    """Linux shares the processor out by sessions first (autogroup): the session must be nice."""
-    autogroup = Path("/proc/self/autogroup")
-    if not autogroup.exists():
-        pytest.skip("this kernel knows no autogroup")
-    program = f"from {room.__name__} import give_way; give_way(); print(open('{autogroup}').read())"
-    argv = [sys.executable, "-c", program]
-    told = bounded.run(argv, cwd=ROOT, start_new_session=True, text=True, check=True)
-    assert told.stdout.split()[1:] == ["nice", str(room.NICE)]

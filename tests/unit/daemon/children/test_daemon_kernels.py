@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 import threading
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from tenure.daemon.children import kernels
 from tenure.daemon.children.kernels import LOCALITY, PLANNING, ahead, give_back, load, take
+from testbed import bounded
 
 LIBRARY = "libsqlite3"
 
@@ -77,3 +79,15 @@ async def test_what_is_needed_waits_for_what_is_compiled_ahead(
     assert [word for _, word in lines] == ["begins", "ends"] * 3, "one at a time"
     assert [bundle for bundle, _ in lines[::2]] == [PLANNING, PLANNING, LOCALITY]
     assert loaded == [str(file)]
+
+
+def test_who_compiles_gives_way_in_a_session_of_its_own_too() -> None:
+    """Linux shares the processor out by sessions first (autogroup): the session must be nice."""
+    autogroup = Path("/proc/self/autogroup")
+    if not autogroup.exists():
+        pytest.skip("this kernel knows no autogroup")
+    show = f"print(open('{autogroup}').read())"
+    program = f"from {kernels.__name__} import give_way; give_way(); {show}"
+    argv = [sys.executable, "-c", program]
+    told = bounded.run(argv, start_new_session=True, text=True, check=True)
+    assert told.stdout.split()[1:] == ["nice", str(kernels.NICE)]
